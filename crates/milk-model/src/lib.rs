@@ -1,0 +1,1 @@
+//! Talking to models: one module per dialect, formats apart from transport.

@@ -1,0 +1,1 @@
+//! What milk keeps on disk: session logs, grants, locks.

@@ -1,0 +1,1 @@
+//! The built-in tools, process groups and the allow patterns for shell commands.

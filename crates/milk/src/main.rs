@@ -1,0 +1,2 @@
+//! The milk binary.
+fn main() {}
