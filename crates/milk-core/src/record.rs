@@ -1,0 +1,97 @@
+//! What a session's log keeps: one record a line, appended, never rewritten. The engine's history is a fold of these.
+
+use serde::{Deserialize, Serialize};
+
+use crate::content::ContentBlock;
+use crate::event::{Route, StopReason};
+use crate::failure::Failure;
+use crate::id::{MessageId, ToolCallId, TurnId};
+use crate::model::{AssistantMessage, Usage};
+use crate::tool::{FileChange, Location, ToolKind, ToolStatus};
+
+/// One record of a session's log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A turn begins.
+    TurnStarted {
+        /// Which.
+        turn: TurnId,
+        /// Milliseconds since the Unix epoch.
+        at_ms: u64,
+        /// What began it.
+        origin: TurnOrigin,
+        /// The user message's id on the wire.
+        message: MessageId,
+        /// What the user sent.
+        content: Vec<ContentBlock>,
+        /// Who answers; `None` for a slash command.
+        route: Option<Route>,
+    },
+    /// The model's response, whole or as far as it came.
+    ModelSaid {
+        /// In which turn.
+        turn: TurnId,
+        /// The agent message's id on the wire.
+        message: MessageId,
+        /// The thought's id on the wire, if there was one.
+        thought: Option<MessageId>,
+        /// What it said.
+        said: AssistantMessage,
+        /// Token counts, if the server gave them.
+        usage: Option<Usage>,
+        /// Which model.
+        model: String,
+    },
+    /// A tool call ended (or was stopped).
+    ToolEnded {
+        /// In which turn.
+        turn: TurnId,
+        /// Which call.
+        call: ToolCallId,
+        /// What the person saw as its title.
+        title: String,
+        /// Its family.
+        kind: ToolKind,
+        /// How it ended.
+        status: ToolStatus,
+        /// What it gave, as the model reads it.
+        output: String,
+        /// Places it touched.
+        locations: Vec<Location>,
+        /// What it changed.
+        changes: Vec<FileChange>,
+    },
+    /// milk said something to the user itself: a notice, the output of a slash command.
+    Noted {
+        /// In which turn; `None` outside turns.
+        turn: Option<TurnId>,
+        /// Its id on the wire.
+        message: MessageId,
+        /// The text.
+        text: String,
+    },
+    /// A turn ended.
+    TurnEnded {
+        /// Which.
+        turn: TurnId,
+        /// Milliseconds since the Unix epoch.
+        at_ms: u64,
+        /// Why.
+        stop: StopReason,
+        /// What failed.
+        failure: Option<Failure>,
+    },
+}
+
+/// What began a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOrigin {
+    /// A prompt from a client.
+    Client,
+    /// milk itself, following up on background work.
+    FollowUp,
+    /// A message from the remote side.
+    Remote,
+}
