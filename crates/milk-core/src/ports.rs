@@ -71,9 +71,9 @@ pub trait EventSink: Debug + Send + Sync {
     /// Shows one event.
     fn emit(&self, event: Event);
 
-    /// Resolves when the front end has room for more. Whoever produces much (text, output) waits here between events,
-    /// so that a slow reader slows its own turn and memory stays bounded.
-    fn room(&self) -> BoxFuture<'_, ()>;
+    /// `None` while the front end has room for more, else a future that resolves when it has. Whoever produces much (text,
+    /// output) asks between events and waits, so that a slow reader slows its own turn and memory stays bounded.
+    fn room(&self) -> Option<BoxFuture<'_, ()>>;
 }
 
 /// Another source of answers beside the front end (the remote side, a timer). Dropping the future withdraws the question.

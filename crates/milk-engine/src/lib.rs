@@ -1,1 +1,21 @@
-//! The product: conversations, turns, permissions and commands. Knows no wire, no terminal, no HTTP, no disk.
+//! The product: conversations, turns, permissions and commands.
+//!
+//! A front end opens a [`Conversation`], submits prompts to it and renders the events that come back through its
+//! [`EventSink`](milk_core::ports::EventSink). The engine knows no wire, no terminal, no HTTP and no disk: it reaches them
+//! through the ports in [`Ports`].
+
+mod ask;
+pub mod command;
+mod context;
+mod conversation;
+mod emit;
+mod engine;
+mod history;
+mod ids;
+mod permission;
+mod system_prompt;
+mod turn;
+
+pub use conversation::Conversation;
+pub use engine::{Engine, OpenError, Ports};
+pub use ids::next_prompt_id;
