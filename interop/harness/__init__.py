@@ -1,0 +1,1 @@
+"""What `interop/run` is made of. Python's standard library only; `transcript` alone needs the PyPI package jsonschema."""
