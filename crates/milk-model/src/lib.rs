@@ -1,1 +1,5 @@
 //! Talking to models: one module per dialect, formats apart from transport.
+
+pub mod demo;
+
+pub use demo::DemoModel;
