@@ -19,11 +19,17 @@ pub enum ContentBlock {
         uri: String,
         /// How the user's editor names it.
         name: String,
+        /// Media type, if the editor said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mime: Option<String>,
     },
     /// A text that the editor sent along (an open buffer, a selection).
     EmbeddedText {
         /// Where the text came from.
         uri: String,
+        /// Media type, if the editor said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mime: Option<String>,
         /// The text, verbatim.
         text: Arc<str>,
     },
@@ -32,9 +38,10 @@ pub enum ContentBlock {
         /// Where the bytes came from.
         uri: String,
         /// Media type, if the editor said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         mime: Option<String>,
-        /// Length of the base64 text, in bytes.
-        encoded_len: usize,
+        /// Base64 text, as it was sent.
+        data: Arc<str>,
     },
     /// A picture. Reaches a model that can see; otherwise the user is told.
     Image {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::ContentBlock;
 use crate::event::{Route, StopReason};
 use crate::failure::Failure;
-use crate::id::{MessageId, ToolCallId, TurnId};
+use crate::id::{AgentName, MessageId, ToolCallId, TurnId};
 use crate::model::{AssistantMessage, Usage};
 use crate::tool::{FileChange, Location, ToolKind, ToolStatus};
 
@@ -25,8 +25,15 @@ pub enum Record {
         message: MessageId,
         /// What the user sent.
         content: Vec<ContentBlock>,
-        /// Who answers; `None` for a slash command.
-        route: Option<Route>,
+        /// What the turn does.
+        work: TurnWork,
+    },
+    /// Who answers from here on. A turn may be routed again on the way.
+    Routed {
+        /// Which turn.
+        turn: TurnId,
+        /// Who, and why.
+        route: Route,
     },
     /// The model's response, whole or as far as it came.
     ModelSaid {
@@ -40,8 +47,8 @@ pub enum Record {
         said: AssistantMessage,
         /// Token counts, if the server gave them.
         usage: Option<Usage>,
-        /// Which model.
-        model: String,
+        /// Who said it.
+        by: Speaker,
     },
     /// A tool call ended (or was stopped).
     ToolEnded {
@@ -82,6 +89,27 @@ pub enum Record {
         /// What failed.
         failure: Option<Failure>,
     },
+}
+
+/// Who gave a response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speaker {
+    /// The agent's name.
+    pub agent: AgentName,
+    /// Its provider.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+}
+
+/// What a turn does with its prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnWork {
+    /// A model answers it.
+    Prompt,
+    /// milk runs it as a slash command; no model sees it.
+    Command,
 }
 
 /// What began a turn.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 
@@ -164,8 +165,11 @@ impl fmt::Debug for PreparedCall {
 /// The whole world of a running tool.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// Where live output goes; call it with each new piece. Cheap, never blocks.
+    /// Where live output goes; call it with each new piece. Cheap, never blocks; what is shown of it is bounded.
     pub output: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Tripped when the call must stop. A tool then ends what it started and returns what it has, with
+    /// [`ToolStatus::Cancelled`] unless it was done already; a second later its future is dropped, which must stop it too.
+    pub cancel: CancellationToken,
     /// The longest time that the call may take; `None` is no limit.
     pub time_limit: Option<Duration>,
 }

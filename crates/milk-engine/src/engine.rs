@@ -6,8 +6,8 @@ use std::sync::Arc;
 use milk_core::failure::Failure;
 use milk_core::id::SessionId;
 use milk_core::ports::{
-    AskSource, Clock, CommandPolicy, EventSink, GrantStore, MemoryStore, Provisioner, SessionStore, StoreError,
-    StoredSession, TaskStore,
+    AskSource, Clock, CommandPolicy, EventSink, GrantStore, MemoryStore, Provisioner, SessionStore,
+    StoreError, StoredSession, TaskStore,
 };
 use milk_core::session::SessionSummary;
 use milk_core::tool::Workspace;
@@ -83,11 +83,15 @@ impl Engine {
     }
 
     /// Opens a conversation on a fresh session in this workspace.
-    pub async fn open_new(&self, workspace: Workspace, front: Arc<dyn EventSink>) -> Result<Conversation, OpenError> {
+    pub async fn open_new(
+        &self,
+        workspace: Workspace,
+        front: Arc<dyn EventSink>,
+    ) -> Result<Conversation, OpenError> {
         let provision = self.ports.provisioner.provision(&workspace).await?;
         let id = new_session_id();
         let log = self.ports.sessions.create(&id, &workspace.root).await?;
-        let binding = Binding { session: id, log, history: History::default() };
+        let binding = Binding::new(id, log, History::default());
         Ok(Conversation::start(Arc::clone(&self.ports), workspace, provision, binding, front))
     }
 
@@ -100,7 +104,7 @@ impl Engine {
     ) -> Result<Conversation, OpenError> {
         let StoredSession { log, records, .. } = self.ports.sessions.open(id).await?;
         let provision = self.ports.provisioner.provision(&workspace).await?;
-        let binding = Binding { session: id.clone(), log, history: History::from_records(records) };
+        let binding = Binding::new(id.clone(), log, History::from_records(records));
         Ok(Conversation::start(Arc::clone(&self.ports), workspace, provision, binding, front))
     }
 

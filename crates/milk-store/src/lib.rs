@@ -1,1 +1,7 @@
-//! What milk keeps on disk: session logs, grants, locks.
+//! What milk keeps: sessions and grants. Implements the engine's ports; knows nothing of what is kept.
+
+mod grants;
+mod sessions;
+
+pub use grants::DirectoryGrants;
+pub use sessions::ProcessSessions;

@@ -1,0 +1,192 @@
+//! The prompts of a conversation: one current, the others waiting in arrival order.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use milk_core::content::ContentBlock;
+use milk_core::id::PromptId;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// How many prompts may wait. Far more than any person types; a bound all the same.
+const WAITING_LIMIT: usize = 1_000;
+
+/// A prompt on its way to its turn.
+#[derive(Debug)]
+pub(crate) struct QueuedPrompt {
+    pub(crate) id: PromptId,
+    pub(crate) content: Vec<ContentBlock>,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// What became of a submitted prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Submitted {
+    Queued,
+    Closed,
+    Full,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PromptQueue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The prompt whose turn runs, or is about to: a prompt that finds nothing before it is current from the instant of its
+    /// submission, so that a cancel in the very next line ends a turn and not a wait (R12).
+    current: Option<Current>,
+    waiting: VecDeque<QueuedPrompt>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Current {
+    id: PromptId,
+    cancel: CancellationToken,
+    /// Still here until the conversation's task takes it.
+    prompt: Option<QueuedPrompt>,
+}
+
+impl From<QueuedPrompt> for Current {
+    fn from(prompt: QueuedPrompt) -> Self {
+        Self { id: prompt.id, cancel: prompt.cancel.clone(), prompt: Some(prompt) }
+    }
+}
+
+impl PromptQueue {
+    pub(super) fn submit(&self, id: PromptId, content: Vec<ContentBlock>) -> Submitted {
+        let mut state = self.lock();
+        if state.closed {
+            return Submitted::Closed;
+        }
+        if state.waiting.len() >= WAITING_LIMIT {
+            return Submitted::Full;
+        }
+        let prompt = QueuedPrompt { id, content, cancel: CancellationToken::new() };
+        if state.current.is_none() {
+            state.current = Some(prompt.into());
+        } else {
+            state.waiting.push_back(prompt);
+        }
+        drop(state);
+        self.changed.notify_one();
+        Submitted::Queued
+    }
+
+    /// Cancels the current prompt's turn and removes every waiting one; returns the removed ones.
+    pub(super) fn cancel_all(&self) -> Vec<PromptId> {
+        let mut state = self.lock();
+        if let Some(current) = &state.current {
+            current.cancel.cancel();
+        }
+        state.waiting.drain(..).map(|prompt| prompt.id).collect()
+    }
+
+    /// Cancels one prompt; `true` if it was waiting and is removed now.
+    pub(super) fn cancel_one(&self, id: PromptId) -> bool {
+        let mut state = self.lock();
+        if let Some(current) = state.current.as_ref().filter(|current| current.id == id) {
+            current.cancel.cancel();
+            return false;
+        }
+        let before = state.waiting.len();
+        state.waiting.retain(|prompt| prompt.id != id);
+        state.waiting.len() < before
+    }
+
+    /// Takes no more prompts and cancels what is there; returns the prompts that will never run.
+    pub(super) fn close(&self) -> Vec<PromptId> {
+        self.lock().closed = true;
+        let removed = self.cancel_all();
+        self.changed.notify_one();
+        removed
+    }
+
+    /// The next prompt to run; `None` when the queue is closed and the current prompt has ended.
+    pub(super) async fn next(&self) -> Option<QueuedPrompt> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = self.lock();
+                if let Some(prompt) = state.current.as_mut().and_then(|current| current.prompt.take()) {
+                    return Some(prompt);
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// The current prompt has ended: the oldest waiting one becomes current.
+    pub(super) fn finish(&self) {
+        let mut state = self.lock();
+        state.current = state.waiting.pop_front().map(Into::into);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> Vec<ContentBlock> {
+        vec![ContentBlock::text("x")]
+    }
+
+    #[tokio::test]
+    async fn a_cancel_right_after_the_first_prompt_ends_its_turn() {
+        let queue = PromptQueue::default();
+        queue.submit(PromptId(1), text());
+        queue.submit(PromptId(2), text());
+        assert_eq!(queue.cancel_all(), [PromptId(2)]);
+        queue.submit(PromptId(3), text());
+        let first = queue.next().await.unwrap();
+        assert_eq!(first.id, PromptId(1));
+        assert!(first.cancel.is_cancelled());
+        queue.finish();
+        let third = queue.next().await.unwrap();
+        assert_eq!(third.id, PromptId(3));
+        assert!(!third.cancel.is_cancelled(), "a cancel never touches a later prompt");
+    }
+
+    #[tokio::test]
+    async fn a_closed_queue_runs_its_current_prompt_to_the_end_and_then_ends() {
+        let queue = PromptQueue::default();
+        queue.submit(PromptId(1), text());
+        queue.submit(PromptId(2), text());
+        assert_eq!(queue.close(), [PromptId(2)]);
+        assert_eq!(queue.submit(PromptId(3), text()), Submitted::Closed);
+        assert!(queue.next().await.unwrap().cancel.is_cancelled());
+        queue.finish();
+        assert!(queue.next().await.is_none());
+    }
+
+    #[test]
+    fn one_prompt_is_cancelled_alone() {
+        let queue = PromptQueue::default();
+        for id in 1..=3 {
+            queue.submit(PromptId(id), text());
+        }
+        assert!(queue.cancel_one(PromptId(2)));
+        assert!(!queue.cancel_one(PromptId(2)));
+        assert!(!queue.cancel_one(PromptId(1)), "the current one ends through its turn");
+        assert!(queue.lock().current.as_ref().unwrap().cancel.is_cancelled());
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let queue = PromptQueue::default();
+        for id in 0..=WAITING_LIMIT as u64 {
+            assert_eq!(queue.submit(PromptId(id), text()), Submitted::Queued);
+        }
+        assert_eq!(queue.submit(PromptId(9_999), text()), Submitted::Full);
+    }
+}
