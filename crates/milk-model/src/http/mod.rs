@@ -1,0 +1,138 @@
+//! The HTTP clients of the process: built when a request first needs them, and shared by all models.
+
+pub mod address;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, ClientBuilder};
+use tokio::sync::OnceCell;
+use url::Url;
+
+pub use address::{BadAddress, BaseUrl, CHAT_PATH};
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// The longest wait for a connection, TLS included. 10 seconds unless set.
+    pub connect_timeout: Duration,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { connect_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// A handle on the process's HTTP clients; clones share them. Making one costs nothing: a client is built by the first
+/// request that needs it, and connections are kept for the next turn.
+///
+/// Loopback is always reached directly. Everything else goes through the proxy that `HTTP_PROXY`, `HTTPS_PROXY`,
+/// `ALL_PROXY` and `NO_PROXY` name, as they are when the client is built.
+#[derive(Debug, Clone, Default)]
+pub struct HttpClients {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    options: HttpOptions,
+    /// Plain HTTP on this machine: no certificates are read, so that a local model's first answer is not delayed.
+    plain_loopback: OnceCell<Client>,
+    secure_loopback: OnceCell<Client>,
+    remote: OnceCell<Client>,
+}
+
+/// A client could not be built: the certificates of this machine cannot be read, or the proxy settings are wrong.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the HTTP client cannot be set up: {0}")]
+pub struct ClientUnavailable(String);
+
+impl HttpClients {
+    /// A handle with these options.
+    pub fn new(options: HttpOptions) -> Self {
+        Self { inner: Arc::new(Inner { options, ..Inner::default() }) }
+    }
+
+    /// The longest wait for a connection.
+    pub fn connect_timeout(&self) -> Duration {
+        self.inner.options.connect_timeout
+    }
+
+    /// The client for this address.
+    pub(crate) async fn client_for(&self, url: &Url) -> Result<&Client, ClientUnavailable> {
+        let inner = &self.inner;
+        let timeout = inner.options.connect_timeout;
+        match (address::is_loopback(url), url.scheme()) {
+            (true, "http") => {
+                inner.plain_loopback.get_or_try_init(async || build(timeout, Route::Direct, no_certificates()?)).await
+            }
+            (true, _) => inner.secure_loopback.get_or_try_init(|| build_secure(timeout, Route::Direct)).await,
+            (false, _) => inner.remote.get_or_try_init(|| build_secure(timeout, Route::ByEnvironment)).await,
+        }
+    }
+}
+
+/// Which way requests go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    /// Straight to the server.
+    Direct,
+    /// Through the proxy that the environment names, if it names one.
+    ByEnvironment,
+}
+
+/// Reading the machine's certificates takes tens of milliseconds, so it is done beside the runtime.
+async fn build_secure(timeout: Duration, route: Route) -> Result<Client, ClientUnavailable> {
+    let built = tokio::task::spawn_blocking(move || build(timeout, route, machine_certificates()?)).await;
+    built.unwrap_or_else(|error| Err(ClientUnavailable(error.to_string())))
+}
+
+fn build(timeout: Duration, route: Route, tls: rustls::ClientConfig) -> Result<Client, ClientUnavailable> {
+    let builder = Client::builder()
+        .user_agent(concat!("milk/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(timeout)
+        .tcp_nodelay(true)
+        .redirect(Policy::custom(|attempt| if stays(&attempt) { attempt.follow() } else { attempt.stop() }))
+        .tls_backend_preconfigured(tls);
+    let builder = match route {
+        Route::Direct => builder.no_proxy(),
+        Route::ByEnvironment => builder,
+    };
+    ClientBuilder::build(builder).map_err(|error| ClientUnavailable(error.to_string()))
+}
+
+/// Whether a redirect keeps the request as it is (method, body) and its credentials where they were meant to go.
+fn stays(attempt: &Attempt<'_>) -> bool {
+    /// More are a loop.
+    const MOST: usize = 4;
+    let origin = attempt.previous().first().map(Url::origin);
+    matches!(attempt.status().as_u16(), 307 | 308)
+        && origin == Some(attempt.url().origin())
+        && attempt.previous().len() <= MOST
+}
+
+fn tls_builder() -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, ClientUnavailable> {
+    // The provider is named here and not installed for the process, so that no order of start-up can fail.
+    rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientUnavailable(error.to_string()))
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn no_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
+    Ok(tls_builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+}
+
+fn machine_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
+    let verifier = rustls_platform_verifier::Verifier::new(provider())
+        .map_err(|error| ClientUnavailable(format!("the certificates of this machine cannot be read: {error}")))?;
+    let builder = tls_builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}

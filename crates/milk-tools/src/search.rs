@@ -1,0 +1,86 @@
+//! Walking a tree of files: what `find_files` and `grep` have in common.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ignore::{DirEntry, Walk, WalkBuilder};
+use milk_files::Workspace;
+
+use crate::builtin::{Patience, Stop};
+use crate::env::Shared;
+use crate::paths::{is_private, relative};
+use crate::text::visible;
+
+/// A search ends after this time with what it has found.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Folders of the system whose files are no files.
+const NO_FILES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Where a search begins and how it names what it finds.
+#[derive(Debug)]
+pub(crate) struct Search {
+    pub(crate) root: PathBuf,
+    workspace: Workspace,
+    private: Vec<PathBuf>,
+}
+
+impl Search {
+    pub(crate) fn new(shared: &Shared, workspace: &Workspace, root: &Path) -> Self {
+        // Where the search itself begins in a private place, its question was about that.
+        let private = if is_private(shared, root) { Vec::new() } else { shared.private.clone() };
+        Self { root: root.to_owned(), workspace: workspace.clone(), private }
+    }
+
+    pub(crate) fn patience(stop: &Stop) -> Patience {
+        Patience::new(stop, LIMIT)
+    }
+
+    /// The files below, by name within their folders. Links are not followed, so that no file comes twice and no circle
+    /// is walked; what `.gitignore` files exclude, `.git` itself and private places are passed by.
+    pub(crate) fn walk(&self, depth: Depth) -> Walk {
+        let private = self.private.clone();
+        let passed_by = move |entry: &DirEntry| {
+            let path = entry.path();
+            entry.depth() > 0
+                && (entry.file_name() == ".git"
+                    || private.iter().any(|private| path == private)
+                    || NO_FILES.iter().any(|folder| path == Path::new(folder)))
+        };
+        WalkBuilder::new(&self.root)
+            .hidden(false)
+            .require_git(false)
+            .follow_links(false)
+            .max_depth(match depth {
+                Depth::Whole => None,
+                Depth::OneFolder => Some(1),
+            })
+            .sort_by_file_name(std::cmp::Ord::cmp)
+            .filter_entry(move |entry| !passed_by(entry))
+            .build()
+    }
+
+    /// A found path as the model can use it again.
+    pub(crate) fn name(&self, path: &Path) -> String {
+        visible(&relative(&self.workspace, path).to_string_lossy()).into_owned()
+    }
+}
+
+/// How far down a search goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    Whole,
+    OneFolder,
+}
+
+/// The notes that close a search's result.
+pub(crate) fn closing(patience: &Patience, unread: usize) -> String {
+    let mut notes = String::new();
+    if patience.is_over() {
+        notes.push_str("[the search was stopped before it had seen everything: search in a smaller folder]\n");
+    }
+    if unread > 0 {
+        notes.push_str(&format!("[{unread} files or folders could not be read]\n"));
+    }
+    notes
+}
