@@ -1,5 +1,7 @@
 //! The scripted model server, seen from a client that reads raw bytes.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -409,7 +411,7 @@ async fn paced_steps_do_not_drift() {
     client.answer();
     server.replied(0).await;
     let sent = server.sent(0);
-    assert!(sent[9].duration_since(sent[0]) >= step * 9 - Duration::from_millis(15), "{sent:?}");
+    assert!(sent[9].duration_since(sent[0]) >= Duration::from_millis(165), "{sent:?}");
 }
 
 // ---- directive mode
