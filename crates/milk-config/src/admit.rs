@@ -102,7 +102,7 @@ impl Judge<'_> {
 
     /// The value that counts, or `None` if it changes nothing or is held back.
     fn value(&mut self, key: &Key, value: &Value, below: Option<&Value>, shown: &str) -> Option<Value> {
-        let current = below.cloned().or_else(|| self.when_not_set(key.default));
+        let current = below.cloned().or_else(|| self.when_not_set(key));
         if current.as_ref() == Some(value) {
             return None;
         }
@@ -113,7 +113,7 @@ impl Judge<'_> {
             Project::Inside => return None,
             Project::OnlyBool(careful) => (value.as_bool() == Some(careful)).then(|| value.clone()),
             Project::OnlyText(careful) => (value.as_str() == Some(careful)).then(|| value.clone()),
-            Project::AtMost => self.at_most(key, value, current.as_ref()),
+            Project::AtMost => at_most(key, value, current.as_ref()),
             Project::Added => united(value, below),
             Project::Narrowed => narrowed(value, below),
             Project::PlainAgent => self.plain_agent(value),
@@ -124,20 +124,12 @@ impl Judge<'_> {
         verdict
     }
 
-    fn when_not_set(&self, default: Default) -> Option<Value> {
-        match default {
-            Default::SameAs(other) => {
-                self.global.get(other).cloned().or_else(|| key::find(other)?.default.value())
-            }
-            other => other.value(),
-        }
-    }
-
-    fn at_most(&self, key: &Key, value: &Value, current: Option<&Value>) -> Option<Value> {
-        let standard = builtin(key.default);
-        let new = reach(value.as_i64()?, standard);
-        let old = current.and_then(Value::as_i64).map_or(i64::MAX, |now| reach(now, standard));
-        (new <= old).then(|| value.clone())
+    fn when_not_set(&self, key: &Key) -> Option<Value> {
+        let above = match key.default {
+            Default::SameAs(other) => self.global.get(other).cloned(),
+            _ => None,
+        };
+        above.or_else(|| key.standard())
     }
 
     /// An agent of the user's own that milk asks for as it asks for any other.
@@ -162,14 +154,17 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
+fn at_most(key: &Key, value: &Value, current: Option<&Value>) -> Option<Value> {
+    let standard = builtin(key);
+    let new = reach(value.as_i64()?, standard);
+    let old = current.and_then(Value::as_i64).map_or(i64::MAX, |now| reach(now, standard));
+    (new <= old).then(|| value.clone())
+}
+
 /// The number that 0 stands for.
-fn builtin(default: Default) -> i64 {
-    match default {
-        Default::Int(number) => number,
-        Default::SameAs(other) => key::find(other).map_or(0, |key| match key.default {
-            Default::Int(number) => number,
-            _ => 0,
-        }),
+fn builtin(key: &Key) -> i64 {
+    match key.standard() {
+        Some(Value::Number(number)) if !key.zero_is_none() => number.as_i64().unwrap_or_default(),
         _ => 0,
     }
 }

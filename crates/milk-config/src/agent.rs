@@ -367,25 +367,17 @@ impl Workshop<'_> {
         seconds(self.inherited(fields, name))
     }
 
-    /// The number of `agents[].{path}`: the entry's own, else the root's, else the default; 0 is the default too where that is
-    /// another number. 0 if there is none at all.
+    /// The number of `agents[].{path}`: the entry's own, else the root's, else the default. 0 if there is none at all.
     fn inherited(&self, fields: &Fields<'_>, path: &str) -> i64 {
-        let name = path.rsplit('.').next().unwrap_or(path);
-        let row = key::find(&format!("agents[].{path}"));
-        let (standard, above) = match row.map(|row| row.default) {
-            Some(Default::Int(standard)) => (standard, None),
-            Some(Default::SameAs(other)) => {
-                let standard = match key::find(other).map(|row| row.default) {
-                    Some(Default::Int(standard)) => standard,
-                    _ => 0,
-                };
-                (standard, self.root.get(other).and_then(Value::as_i64))
-            }
-            _ => (0, None),
+        let Some(row) = key::find(&format!("agents[].{path}")) else { return 0 };
+        let standard = row.standard().and_then(|value| value.as_i64()).unwrap_or_default();
+        let above = match row.default {
+            Default::SameAs(other) => self.root.get(other).and_then(Value::as_i64),
+            _ => None,
         };
+        let name = path.rsplit('.').next().unwrap_or(path);
         match fields.number(name).or(above).unwrap_or(standard) {
-            // For a limit 0 would be absurd, for a count (retries) it is none.
-            0 if name != "retry_limit" => standard,
+            0 if !row.zero_is_none() => standard,
             number => number,
         }
     }

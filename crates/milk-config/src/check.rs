@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn unknown_keys_are_kept_and_guessed_at() {
         let raw =
-            json!({"default_route": "local", "agens": [], "agents": [{"name": "a", "smolagent_bin": 1}]});
-        assert_eq!(check(&raw), (raw, vec!["unknown key agens; is agents meant?".to_owned()]));
+            json!({"default_route": "local", "agets": [], "agents": [{"name": "a", "smolagent_bin": 1}]});
+        assert_eq!(check(&raw), (raw, vec!["unknown key agets; is agents meant?".to_owned()]));
     }
 
     #[test]

@@ -26,6 +26,21 @@ pub struct Key {
     pub help: &'static str,
 }
 
+impl Key {
+    /// The value that counts when no file says anything, here or at the key that this one follows.
+    pub fn standard(&self) -> Option<Value> {
+        match self.default {
+            Default::SameAs(other) => find(other)?.default.value(),
+            default => default.value(),
+        }
+    }
+
+    /// Whether 0 means none at all. For other limits that would be absurd, and 0 stands for the default.
+    pub fn zero_is_none(&self) -> bool {
+        self.path.ends_with("retry_limit")
+    }
+}
+
 /// Which values a key takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]

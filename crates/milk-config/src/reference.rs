@@ -20,19 +20,16 @@ pub(crate) fn resolve(text: &str, env: &Env, names: &mut BTreeSet<String>) -> Re
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
         out.push_str(before);
-        match name_of(from) {
-            Some(name) => {
-                names.insert(name.to_owned());
-                match env.get(name).filter(|value| !value.is_empty()) {
-                    Some(value) => out.push_str(value),
-                    None => return Resolved::Missing(name.to_owned()),
-                }
-                rest = &from[name.len() + 3..];
+        if let Some(name) = name_of(from) {
+            names.insert(name.to_owned());
+            match env.get(name).filter(|value| !value.is_empty()) {
+                Some(value) => out.push_str(value),
+                None => return Resolved::Missing(name.to_owned()),
             }
-            None => {
-                out.push_str("${");
-                rest = &from[2..];
-            }
+            rest = &from[name.len() + 3..];
+        } else {
+            out.push_str("${");
+            rest = &from[2..];
         }
     }
     out.push_str(rest);

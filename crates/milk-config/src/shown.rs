@@ -62,9 +62,8 @@ fn secrecy(name: &str, path: &str) -> Secrecy {
     match key::find(path).map(|key| key.kind) {
         Some(Kind::Secret) => Secrecy::All,
         Some(Kind::SecretMap) => Secrecy::Headers,
-        Some(_) => Secrecy::Nothing,
         None if sounds_secret(name) => Secrecy::All,
-        None => Secrecy::Nothing,
+        Some(_) | None => Secrecy::Nothing,
     }
 }
 
@@ -90,7 +89,7 @@ fn collect(map: &Map<String, Value>, path: &str, found: &mut Vec<Secret>) {
         let path = key::child(path, name);
         match (secrecy(name, &path), value) {
             (Secrecy::All, Value::String(text)) if !is_reference(text) => {
-                found.push(Secret::new(text.trim()))
+                found.push(Secret::new(text.trim()));
             }
             (Secrecy::Headers, Value::Object(map)) => {
                 for (name, value) in map {

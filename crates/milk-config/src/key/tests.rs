@@ -150,7 +150,7 @@ fn kinds_take_what_they_say() {
 fn typing_errors_find_what_was_meant() {
     for (parent, name, meant) in [
         ("", "agnet", None), // two edits in a short word could be anything
-        ("", "agens", Some("agents")),
+        ("", "agets", Some("agents")),
         ("", "show_reasonning", Some("show_reasoning")),
         ("agents[]", "modle", None),
         ("agents[]", "mode", Some("model")),
