@@ -12,9 +12,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -22,6 +24,7 @@ use tempfile::TempDir;
 use crate::client::{AgentProcess, Launch};
 use crate::fault;
 use crate::server::give_up;
+use crate::watched::PATIENCE;
 
 /// A temporary machine. Dropping it ends the processes that were started in it and still run, and removes its files.
 #[derive(Debug)]
@@ -164,12 +167,43 @@ impl TestHome {
     pub fn spawn_milk(&self, program: impl AsRef<Path>, args: &[&str]) -> AgentProcess {
         AgentProcess::start(self.launch(program, args))
     }
+
+    /// Runs a program here to its end, in the workspace, with this text as its stdin: for commands that are no agent.
+    ///
+    /// # Panics
+    /// When it cannot be started, or has not ended within [`PATIENCE`] (it is killed then).
+    #[track_caller]
+    pub fn run(&self, program: impl AsRef<Path>, args: &[&str], input: &str) -> Output {
+        let program = program.as_ref();
+        let mut command = Command::new(program);
+        command.args(args).env_clear().envs(self.agent_env()).current_dir(self.workspace());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = checked(command.spawn(), &format!("cannot start {}", program.display()));
+        let (pid, input) = (child.id(), input.as_bytes().to_vec());
+        if let Some(mut stdin) = child.stdin.take() {
+            // A thread of its own: a program that writes before it reads must not block against this.
+            std::thread::spawn(move || stdin.write_all(&input));
+        }
+        let (ended, is_ended) = mpsc::channel();
+        std::thread::spawn(move || ended.send(child.wait_with_output()));
+        let Ok(output) = is_ended.recv_timeout(PATIENCE) else {
+            end(&[pid]);
+            give_up(
+                Location::caller(),
+                &format!("{} did not end within {PATIENCE:?}", program.display()),
+                "",
+            );
+        };
+        checked(output, &format!("lost {}", program.display()))
+    }
 }
 
 impl Drop for TestHome {
     fn drop(&mut self) {
         // Whatever still runs was started here: nothing else knows this directory's random name.
         end(&fault::alive_with_marker(&self.marker()));
+        // A test may have taken rights away from directories; they must not stay behind for that.
+        unlock(&self.path);
     }
 }
 
@@ -184,6 +218,20 @@ fn end(processes: &[u32]) {
 
 #[cfg(not(unix))]
 fn end(_processes: &[u32]) {}
+
+/// Gives back the rights to remove what is in a directory.
+#[cfg(unix)]
+fn unlock(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        unlock(&entry.path());
+    }
+}
+
+#[cfg(not(unix))]
+fn unlock(_directory: &Path) {}
 
 #[track_caller]
 fn put(path: &Path, content: &[u8]) {

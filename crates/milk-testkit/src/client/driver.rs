@@ -3,6 +3,7 @@
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -62,6 +63,8 @@ impl State {
     }
 }
 
+/// How long the rest of stdout is waited for after the exit: a child of the agent's may hold the pipe open.
+pub(crate) const REST_OF_STDOUT: Duration = Duration::from_millis(500);
 /// Bytes of stderr kept.
 const STDERR_KEPT: usize = 4 << 20;
 
@@ -218,6 +221,10 @@ async fn drive(shared: Arc<Shared>, mut child: Child, pid: u32, inputs: Unbounde
         shared.state.update(|state| state.exit = Some(status));
     }
     let _ = killed.wait_for(|killed| *killed).await;
+    // What the agent wrote before its end is looked at as well; a child of its may hold the pipe open for ever.
+    if *shared.stdout.borrow() == Reading::Going {
+        shared.state.until(REST_OF_STDOUT, |state| state.stdout_ended.then_some(())).await;
+    }
 }
 
 #[cfg(unix)]

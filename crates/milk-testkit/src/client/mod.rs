@@ -50,7 +50,7 @@ use serde_json::{Value, json};
 
 use crate::server::give_up;
 use crate::watched::PATIENCE;
-use driver::{Reading, Shared, State};
+use driver::{REST_OF_STDOUT, Reading, Shared, State};
 use launch::Checks;
 
 pub use launch::Launch;
@@ -104,8 +104,6 @@ pub struct Turn {
 const FIRST_ID: i64 = 1000;
 /// The time that an agent has for its end after its stdin closed.
 const SHUTDOWN: Duration = Duration::from_secs(10);
-/// How long the rest of stdout is waited for after the exit: a child may hold the pipe open.
-const REST_OF_STDOUT: Duration = Duration::from_millis(500);
 
 impl AgentProcess {
     /// Starts an agent.
@@ -349,16 +347,26 @@ impl AgentProcess {
     pub fn until_idle<'a>(&'a self, session: &'a str) -> impl Future<Output = String> + 'a {
         let newest = Matcher::sent("session/prompt").session(session);
         let idle = Matcher::state("idle").session(session);
+        let (version, prompt) = self.with_transcript(|transcript| {
+            let prompt = transcript.entries.iter().rposition(|entry| newest.matches(entry));
+            (
+                transcript.version(),
+                prompt.map(|place| (place, RequestId::of(&transcript.entries[place].json))),
+            )
+        });
+        let Some((mut place, id)) = prompt else {
+            give_up(Location::caller(), &format!("no prompt was sent to session {session}"), &self.seen());
+        };
+        let (end, reason) = if version == 1 {
+            (Matcher::response(id), "/result/stopReason")
+        } else {
+            (idle, "/params/update/stopReason")
+        };
         self.until(format!("session {session} did not come to rest"), move |state| {
-            let transcript = &state.transcript;
-            let prompt = transcript.entries.iter().rposition(|entry| newest.matches(entry))?;
-            if transcript.version() == 1 {
-                let response = Matcher::response(RequestId::of(&transcript.entries[prompt].json));
-                let place = transcript.find(prompt, &response)?;
-                return Some(string(&transcript.entries[place].json["result"]["stopReason"]));
-            }
-            let place = transcript.find(prompt, &idle)?;
-            Some(string(&transcript.entries[place].json["params"]["update"]["stopReason"]))
+            let found = state.transcript.find(place, &end);
+            place = state.transcript.entries.len();
+            let message = &state.transcript.entries[found?].json;
+            Some(message.pointer(reason).and_then(Value::as_str).unwrap_or_default().to_owned())
         })
     }
 
@@ -542,10 +550,6 @@ impl Drop for AgentProcess {
             self.verify();
         }
     }
-}
-
-fn string(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// What came between a prompt and its response.

@@ -10,12 +10,31 @@ const SHOWN: usize = 300;
 pub(super) fn leaf(error: &ValidationError<'_>) -> (String, String) {
     match error.kind() {
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+            if let Some(stranger) = stranger(context) {
+                return stranger;
+            }
             let fitting = context.iter().min_by_key(|branch| (tag_is_wrong(branch), branch.len()));
             let deepest = fitting.into_iter().flatten().max_by_key(|error| depth(error));
             deepest.map_or_else(|| plain(error), leaf)
         }
         _ => plain(error),
     }
+}
+
+/// The word that no branch of a closed union names, with those that they do.
+fn stranger(branches: &[Vec<ValidationError<'_>>]) -> Option<(String, String)> {
+    let constant = |branch: &Vec<ValidationError<'_>>| {
+        let (error, expected) = branch.iter().find_map(|error| match error.kind() {
+            Kind::Constant { expected_value } => Some((error, expected_value.to_string())),
+            _ => None,
+        })?;
+        Some((error.instance_path().to_string(), error.instance().to_string(), expected))
+    };
+    let constants: Vec<_> = branches.iter().map(constant).collect::<Option<_>>()?;
+    let (place, word, _) = constants.first()?;
+    let words: Vec<&str> = constants.iter().map(|(_, _, expected)| expected.as_str()).collect();
+    let same_place = constants.iter().all(|(other, ..)| other == place);
+    same_place.then(|| (place.clone(), format!("{word} is none of {}", words.join(", "))))
 }
 
 fn plain(error: &ValidationError<'_>) -> (String, String) {
