@@ -207,7 +207,7 @@ impl Config {
         self.0.project.as_ref()
     }
 
-    /// Every secret that is known: of the files (what was held back included), of the agents, and the keys of known
+    /// Every secret that is known: of the files (as far as they are trusted), of the agents, and the keys of known
     /// providers in the environment.
     pub fn secrets(&self) -> &[Secret] {
         &self.0.secrets

@@ -84,7 +84,10 @@ fn assemble(home: &MilkHome, env: &Env, cwd: Option<&Path>) -> Loaded {
     check_names(&merged, &agents, &mut complaints);
     complaints.report(&mut warnings);
 
-    let secrets = known_secrets([&global, &project], &agents, &referenced, env);
+    // Of an untrusted file nothing: it must not choose what is masked in milk's words.
+    let in_files =
+        global.as_ref().map(|layer| secrets_in(&layer.raw)).into_iter().chain([secrets_in(&above)]);
+    let secrets = known_secrets(in_files.flatten(), &agents, &referenced, env);
     let secret_env = secret_env(referenced, &secrets, env);
     let config = Config::new(Snapshot { merged, origins, global, project, agents, secrets, secret_env });
     Loaded { config, warnings, held }
@@ -190,12 +193,11 @@ fn check_names(merged: &Map<String, Value>, agents: &[Agent], complaints: &mut C
 }
 
 fn known_secrets(
-    layers: [&Option<Layer>; 2],
+    in_files: impl Iterator<Item = Secret>,
     agents: &[Agent],
     referenced: &BTreeSet<String>,
     env: &Env,
 ) -> Vec<Secret> {
-    let in_files = layers.into_iter().flatten().flat_map(|layer| secrets_in(&layer.raw));
     let of_agents = agents.iter().flat_map(Agent::secrets);
     let variables = referenced.iter().map(String::as_str).filter(|name| !NEVER_SECRET.contains(name));
     let of_providers = provider::key_variables().map(|name| -> &str { name });

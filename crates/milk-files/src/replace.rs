@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::identity::resolve;
 use crate::{FileError, FileOp};
 
-/// How the name of every temporary file of milk begins; [`TEMP_RANDOM`] random letters and digits follow. A kill
+/// How the name of every temporary file of milk begins; 12 random letters and digits follow. A kill
 /// between the steps of a replacement can leave one behind, which [`sweep`] removes later.
 pub const TEMP_PREFIX: &str = ".milk-tmp.";
 const TEMP_RANDOM: usize = 12;

@@ -356,8 +356,9 @@ fn secrets_are_known_wherever_they_are() {
             "mcp_servers": [{"name": "m", "api_key": "sk-MCP-1234"}],
             "remote_oversight": {"telegram": {"token": "123456:AAFAKE"}},
         }),
-        &json!({"agents": [{"name": "evil", "api_key": "sk-HELD-123"}]}),
+        &json!({"agents": [{"name": "local", "url": "http://l", "api_key": "sk-LOCAL-123", "apikey": "sk-TYPO-123"}]}),
     );
+    place.trust();
     let env = Env::of([("MY_KEY", "sk-MINE-123"), ("GROQ_API_KEY", "gsk-UNUSED"), ("FOO", "bar-bar-bar")]);
     let config = place.load(&env).config;
     for secret in [
@@ -366,7 +367,8 @@ fn secrets_are_known_wherever_they_are() {
         "hd-SECRET",
         "sk-MCP-1234",
         "123456:AAFAKE",
-        "sk-HELD-123",
+        "sk-LOCAL-123",
+        "sk-TYPO-123",
         "gsk-UNUSED",
     ] {
         assert_eq!(config.redact(&format!("<{secret}>")), "<***>", "{secret}");
@@ -417,12 +419,12 @@ fn children_do_not_get_milks_secrets() {
 }
 
 #[test]
-fn an_untrusted_project_cannot_name_variables() {
-    let place =
-        place(&json!({}), &json!({"agents": [{"name": "e", "url": "http://e", "api_key": "${FOO}"}]}));
-    let config = place.load(&Env::of([("FOO", "bar-bar-bar")])).config;
-    assert!(!config.secret_env_names().contains("FOO"));
-    assert_eq!(config.redact("bar-bar-bar"), "bar-bar-bar");
+fn an_untrusted_project_cannot_choose_what_is_masked() {
+    let agents = json!([{"name": "e", "url": "http://e", "api_key": "${FOO}"}, {"name": "f", "api_key": "permission"}]);
+    let place = place(&json!({}), &json!({"agents": agents, "secret": "permission"}));
+    let config = place.load(&Env::of([("FOO", "bar-bar-bar"), ("BAR", "permission")])).config;
+    assert!(!config.secret_env_names().contains("FOO") && !config.secret_env_names().contains("BAR"));
+    assert_eq!(config.redact("bar-bar-bar permission"), "bar-bar-bar permission");
 }
 
 #[test]
