@@ -49,3 +49,21 @@ impl<T> Watched<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PATIENCE, Watched};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_wait_sees_changes_of_other_threads_and_ends_at_its_limit() {
+        let watched = Arc::new(Watched::new(0));
+        let other = Arc::clone(&watched);
+        let thread = std::thread::spawn(move || (0..100).for_each(|_| other.update(|value| *value += 1)));
+        assert_eq!(watched.until(PATIENCE, |value| (*value == 100).then_some(*value)).await, Some(100));
+        thread.join().unwrap();
+        assert_eq!(watched.until(Duration::ZERO, |value| (*value == 1).then_some(())).await, None);
+        assert_eq!(watched.until(Duration::from_millis(5), |value| (*value == 1).then_some(())).await, None);
+    }
+}

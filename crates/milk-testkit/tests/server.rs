@@ -492,3 +492,18 @@ async fn a_burst_is_a_few_large_writes() {
     server.replied(0).await;
     assert!(server.sent(0).len() < 20);
 }
+
+#[tokio::test]
+async fn a_server_that_runs_for_long_forgets_old_requests() {
+    let (server, mut client) = directive().await;
+    for index in 0..40 {
+        client.chat(&format!("number {index}"));
+        client.answer();
+    }
+    let kept = server.requests();
+    assert_eq!((server.count(), kept.len()), (40, 32));
+    assert_eq!((kept[0].chat_index, kept[31].last_user().as_str()), (Some(8), "number 39"));
+    client.chat(&"x".repeat(5 << 20));
+    client.answer();
+    assert_eq!(server.requests().len(), 1);
+}

@@ -100,13 +100,21 @@ pub fn text_of(content: &Value) -> String {
     }
 }
 
+/// How much a server remembers: the newest requests, as long as both limits hold (one is always kept).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    pub(crate) requests: usize,
+    /// Bytes of bodies, all together.
+    pub(crate) bytes: usize,
+}
+
 /// The bounded log of a server: the newest requests, by number and by bytes.
 #[derive(Debug)]
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
     bytes: usize,
     chats: usize,
-    keep: usize,
+    keep: Keep,
     pub(crate) violations: Vec<String>,
     pub(crate) connections: usize,
 }
@@ -117,13 +125,11 @@ struct Entry {
     sent: Vec<Instant>,
 }
 
-/// Bodies kept at most, all together.
-const KEPT_BYTES: usize = 256 << 20;
 /// Violations kept at most; the first ones tell.
 const KEPT_VIOLATIONS: usize = 100;
 
 impl Log {
-    pub(crate) fn new(keep: usize) -> Self {
+    pub(crate) fn new(keep: Keep) -> Self {
         Self { entries: VecDeque::new(), bytes: 0, chats: 0, keep, violations: Vec::new(), connections: 0 }
     }
 
@@ -135,7 +141,9 @@ impl Log {
         }
         self.bytes += request.raw_body.len();
         self.entries.push_back(Entry { request: request.clone(), sent: Vec::new() });
-        while self.entries.len() > self.keep || (self.bytes > KEPT_BYTES && self.entries.len() > 1) {
+        while self.entries.len() > self.keep.requests
+            || (self.bytes > self.keep.bytes && self.entries.len() > 1)
+        {
             if let Some(old) = self.entries.pop_front() {
                 self.bytes -= old.request.raw_body.len();
             }

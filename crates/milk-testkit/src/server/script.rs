@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::directive;
-use super::record::RecordedRequest;
+use super::record::{Keep, RecordedRequest};
 use super::reply::Reply;
 
 /// The plan of a server.
@@ -23,7 +23,7 @@ pub struct Script {
     pub(crate) models: Vec<String>,
     pub(crate) routes: Vec<(String, Reply)>,
     pub(crate) bind: SocketAddr,
-    pub(crate) keep: usize,
+    pub(crate) keep: Keep,
     pub(crate) checks: Checks,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Debug for Script {
     }
 }
 
-/// Requests a test's server remembers.
-const KEEP: usize = 10_000;
-/// Requests a directive server remembers: it may run for days.
-const KEEP_DIRECTIVE: usize = 32;
+/// What a test's server remembers.
+const KEEP: Keep = Keep { requests: 10_000, bytes: 256 << 20 };
+/// What a directive server remembers: it may run for days.
+const KEEP_DIRECTIVE: Keep = Keep { requests: 32, bytes: 4 << 20 };
 
 impl Script {
     fn new(source: Source) -> Self {
