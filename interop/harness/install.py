@@ -85,14 +85,15 @@ def npm(name):
     return once(f"{name}-{digest(source / 'package-lock.json')}", fill)
 
 
-def python_with(requirements):
-    """The interpreter of a virtual environment that holds the requirements."""
+def python_with(requirements, *options):
+    """The interpreter of a virtual environment that holds the requirements; `options` are pip's."""
     source = HERE / requirements
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
 
     def fill(folder):
         run([sys.executable, "-m", "venv", "."], cwd=folder)
-        run(["bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", source], cwd=folder)
+        pip = ["bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        run([*pip, *options, "-r", source], cwd=folder)
 
     name = requirements.replace("/", "-").removesuffix(".txt")
     return once(f"{name}-py{version}-{digest(source)}", fill, moves=False) / "bin/python"

@@ -17,12 +17,14 @@ KEPT = ("PATH", "LANG", "TERM", "TMPDIR")
 
 
 class World:
-    def __init__(self, milk, model_url):
+    def __init__(self, milk, model_url, **agent):
+        """`agent` holds further keys of the agent's entry in the config."""
         self.root = Path(tempfile.mkdtemp(prefix="milk-interop-"))
         self.home, self.workspace, self.records = self.root / "home", self.root / "work", self.root / "records"
         for folder in (self.home / ".milk", self.workspace, self.records):
             folder.mkdir(parents=True)
-        config = {"agent": "scripted", "agents": [{"name": "scripted", "url": model_url, "model": "scripted"}]}
+        entry = {"name": "interop", "url": model_url, "model": "interop", **agent}
+        config = {"agent": "interop", "agents": [entry]}
         (self.home / ".milk/config.json").write_text(json.dumps(config, indent=2) + "\n")
         self.environment = {
             **{name: os.environ[name] for name in KEPT if name in os.environ},
@@ -34,14 +36,14 @@ class World:
         self.agent.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
         self.agent.chmod(0o755)
 
-    def plan(self, version, steps, limit_ms):
+    def plan(self, version, steps, step_limit_ms):
         """Writes the plan of a run and returns its path."""
         path = self.root / "plan.json"
         plan = {
             "version": version,
             "agent": [str(self.agent)],
             "cwd": str(self.workspace),
-            "stepLimitMs": limit_ms,
+            "stepLimitMs": step_limit_ms,
             "steps": [step.plan() for step in steps],
         }
         path.write_text(json.dumps(plan, indent=1))
