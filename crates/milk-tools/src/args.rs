@@ -181,7 +181,11 @@ impl Args {
 
 fn whole(number: f64) -> Option<u64> {
     let fits = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a whole number in range")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be a whole number in range"
+    )]
     fits.then_some(number as u64)
 }
 
@@ -231,7 +235,10 @@ mod tests {
             let got = args(given.clone()).text("path").map_err(|error| error.message);
             assert_eq!(got.as_deref().map_err(String::as_str), expected, "{given}");
         }
-        assert_eq!(args(json!({"path": " "})).filled("path").unwrap_err().message, "`path` must not be empty");
+        assert_eq!(
+            args(json!({"path": " "})).filled("path").unwrap_err().message,
+            "`path` must not be empty"
+        );
     }
 
     #[test]
@@ -315,7 +322,10 @@ mod tests {
     fn the_schema_says_what_is_read() {
         let schema = schema(PARAMS);
         assert_eq!(schema["required"], json!(["path", "content"]));
-        assert_eq!(schema["properties"]["limit"], json!({"type": "integer", "minimum": 0, "description": "l"}));
+        assert_eq!(
+            schema["properties"]["limit"],
+            json!({"type": "integer", "minimum": 0, "description": "l"})
+        );
         assert_eq!(schema["properties"]["headers"]["additionalProperties"], json!({"type": "string"}));
     }
 }

@@ -43,9 +43,9 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Prepare {
     /// From the arguments alone.
-    AtOnce(fn(Call) -> Result<PreparedCall, ToolError>),
+    AtOnce(fn(&Call) -> Result<PreparedCall, ToolError>),
     /// By looking at the disk: done beside the runtime, which must never wait for one.
-    OnDisk(fn(Call) -> Result<PreparedCall, ToolError>),
+    OnDisk(fn(&Call) -> Result<PreparedCall, ToolError>),
 }
 
 /// One call that is being prepared.
@@ -53,7 +53,7 @@ pub(crate) enum Prepare {
 pub(crate) struct Call {
     pub(crate) shared: Arc<Shared>,
     pub(crate) args: Args,
-    pub(crate) workspace: milk_files::Workspace,
+    pub(crate) workspace: Workspace,
 }
 
 /// The built-in tools, in the order that the model sees them.
@@ -94,16 +94,15 @@ impl Tool for Builtin {
         arguments: &'a JsonObject,
         workspace: &'a Workspace,
     ) -> BoxFuture<'a, Result<PreparedCall, ToolError>> {
-        let workspace = milk_files::Workspace::new(&workspace.root, workspace.extra.iter().cloned());
         let call = Call {
             shared: Arc::clone(&self.shared),
             args: Args::new(self.row.params, arguments),
-            workspace: workspace.with_home(self.shared.env.home.as_deref()),
+            workspace: workspace.clone(),
         };
         match self.row.prepare {
-            Prepare::AtOnce(prepare) => Box::pin(std::future::ready(prepare(call))),
+            Prepare::AtOnce(prepare) => Box::pin(std::future::ready(prepare(&call))),
             Prepare::OnDisk(prepare) => Box::pin(async move {
-                let prepared = tokio::task::spawn_blocking(move || prepare(call)).await;
+                let prepared = tokio::task::spawn_blocking(move || prepare(&call)).await;
                 prepared.unwrap_or_else(|error| Err(ToolError::new(crashed(&error))))
             }),
         }

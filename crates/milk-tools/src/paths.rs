@@ -2,8 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use milk_core::tool::{Effect, ToolError};
-use milk_files::Workspace;
+use milk_core::tool::{Effect, ToolError, Workspace};
 
 use crate::env::Shared;
 use crate::text::visible;
@@ -43,6 +42,7 @@ pub(crate) enum FinalLink {
 const LONGEST_PATH: usize = 4096;
 
 impl Spot {
+    /// Looks at the disk for links.
     pub(crate) fn find(
         shared: &Shared,
         workspace: &Workspace,
@@ -52,9 +52,11 @@ impl Spot {
         if path.contains('\0') || path.len() > LONGEST_PATH {
             return Err(ToolError::new("this is no path: it holds a NUL or is too long"));
         }
+        let folders = milk_files::Workspace::new(&workspace.root, workspace.extra.iter().cloned());
+        let folders = folders.with_home(shared.env.home.as_deref());
         let place = match link {
-            FinalLink::Followed => workspace.locate(Path::new(path)),
-            FinalLink::Itself => workspace.locate_entry(Path::new(path)),
+            FinalLink::Followed => folders.locate(Path::new(path)),
+            FinalLink::Itself => folders.locate_entry(Path::new(path)),
         };
         let real = place.real().to_owned();
         let border = if !place.is_inside() || is_private(shared, &real) {
@@ -93,7 +95,7 @@ fn is_guarded(part: Component<'_>) -> bool {
 
 /// The part of a real path that is below the workspace's folder: where that folder lies does not count.
 fn within<'a>(workspace: &Workspace, real: &'a Path) -> &'a Path {
-    let folders = std::iter::once(workspace.root()).chain(workspace.extra().iter().map(PathBuf::as_path));
+    let folders = std::iter::once(&workspace.root).chain(&workspace.extra);
     let mut folders = folders.map(|folder| milk_files::resolve(folder, Path::new("/")));
     folders.find_map(|folder| real.strip_prefix(folder).ok()).unwrap_or(real)
 }
@@ -129,5 +131,5 @@ pub(crate) fn writing(spots: &[&Spot]) -> Effect {
 /// A path as results name it: relative to the session's directory where it is in there, so that the model can use it in
 /// its next call.
 pub(crate) fn relative<'a>(workspace: &Workspace, path: &'a Path) -> &'a Path {
-    path.strip_prefix(workspace.root()).unwrap_or(path)
+    path.strip_prefix(workspace.cwd()).unwrap_or(path)
 }

@@ -1,10 +1,11 @@
 //! Walking a tree of files: what `find_files` and `grep` have in common.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ignore::{DirEntry, Walk, WalkBuilder};
-use milk_files::Workspace;
+use milk_core::tool::Workspace;
 
 use crate::builtin::{Patience, Stop};
 use crate::env::Shared;
@@ -77,10 +78,11 @@ pub(crate) enum Depth {
 pub(crate) fn closing(patience: &Patience, unread: usize) -> String {
     let mut notes = String::new();
     if patience.is_over() {
-        notes.push_str("[the search was stopped before it had seen everything: search in a smaller folder]\n");
+        notes
+            .push_str("[the search was stopped before it had seen everything: search in a smaller folder]\n");
     }
     if unread > 0 {
-        notes.push_str(&format!("[{unread} files or folders could not be read]\n"));
+        let _ = writeln!(notes, "[{unread} files or folders could not be read]");
     }
     notes
 }

@@ -70,7 +70,9 @@ impl Before {
 
     /// Fails if the path does not hold any more what was seen, or has come to lead elsewhere.
     pub(crate) fn still(&self, real: &Path) -> Result<(), String> {
-        let changed = || format!("{} has changed since it was looked at: nothing was done. Read it again.", real.display());
+        let changed = || {
+            format!("{} has changed since it was looked at: nothing was done. Read it again.", real.display())
+        };
         let parent = real.parent().unwrap_or(real);
         if milk_files::resolve(parent, Path::new("/")) != parent {
             return Err(changed());
@@ -108,7 +110,9 @@ pub(crate) fn shown(text: &Arc<str>) -> Option<Arc<str>> {
 pub(crate) fn open_regular(real: &Path) -> Result<(File, Metadata), ToolError> {
     let refuse = |metadata: &Metadata| match what(metadata) {
         None => Ok(()),
-        Some(kind) => Err(ToolError::new(format!("{} is {kind}, not a file that can be read", real.display()))),
+        Some(kind) => {
+            Err(ToolError::new(format!("{} is {kind}, not a file that can be read", real.display())))
+        }
     };
     refuse(&fs::metadata(real).map_err(|error| cannot("read", real, &error))?)?;
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();

@@ -155,7 +155,11 @@ struct Started {
     supervisor: Pid,
 }
 
-fn start(groups: &Arc<ProcessGroups>, launcher: &Launcher, command: &ShellCommand) -> Result<Started, String> {
+fn start(
+    groups: &Arc<ProcessGroups>,
+    launcher: &Launcher,
+    command: &ShellCommand,
+) -> Result<Started, String> {
     if groups.is_closed() {
         return Err("milk is exiting: no command starts any more".to_owned());
     }
@@ -273,7 +277,10 @@ mod tests {
             ("exit 0\n", Some(Ended::Exited(0))),
             ("exit 255\nsurplus", Some(Ended::Exited(255))),
             ("signal 9\n", Some(Ended::Signalled(9))),
-            ("error no such file\n", Some(Ended::Failed("the shell could not be started: no such file".into()))),
+            (
+                "error no such file\n",
+                Some(Ended::Failed("the shell could not be started: no such file".into())),
+            ),
             ("exit\n", None),
             ("exit x\n", None),
             ("thread 'main' panicked\n", None),

@@ -63,7 +63,7 @@ fn run(command: &OsString) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-#[expect(clippy::zombie_processes, reason = "reaped with all others in `reap_all`")]
+/// Starts the shell. It is reaped with all others in [`reap_all`].
 fn start(command: &OsString) -> io::Result<Pid> {
     let output = || io::stdout().as_fd().try_clone_to_owned().map(Stdio::from);
     let mut shell = Command::new(SHELL);

@@ -17,7 +17,9 @@ struct Process {
 pub(super) fn signal_descendants(root: Pid, signal: Signal) -> usize {
     let table = table();
     let found = descendants(&table, root.as_raw_pid());
-    found.iter().for_each(|pid| send(*pid, signal));
+    for pid in &found {
+        send(*pid, signal);
+    }
     found.len()
 }
 
@@ -98,11 +100,12 @@ mod tests {
 
     #[test]
     fn all_below_and_nothing_else() {
-        let table = [process(2, 1), process(3, 2), process(4, 2), process(5, 3), process(6, 1), process(7, 6)];
+        let table =
+            [process(2, 1), process(3, 2), process(4, 2), process(5, 3), process(6, 1), process(7, 6)];
         let mut found = descendants(&table, 2);
         found.sort_unstable();
         assert_eq!(found, [3, 4, 5]);
-        assert_eq!(descendants(&table, 9), []);
+        assert!(descendants(&table, 9).is_empty());
     }
 
     #[test]

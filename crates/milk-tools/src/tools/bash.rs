@@ -1,5 +1,6 @@
 //! `bash`: one shell command in the session's directory.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,12 @@ pub(crate) const ROW: Row = Row {
     about: include_str!("bash.md"),
     params: &[
         Param::required("command", Shape::Text, "The command line."),
-        Param::optional("timeout_seconds", Shape::Count, "Seconds until it is stopped: 120 unless given, at most 600.")
-            .or_named("timeout"),
+        Param::optional(
+            "timeout_seconds",
+            Shape::Count,
+            "Seconds until it is stopped: 120 unless given, at most 600.",
+        )
+        .or_named("timeout"),
     ],
     prepare: Prepare::AtOnce(prepare),
 };
@@ -29,7 +34,7 @@ const MOST_SECONDS: u64 = 600;
 /// Linux takes 128 KiB in one argument.
 const LONGEST_COMMAND: usize = 120 * 1024;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let command = call.args.filled("command")?;
     if command.contains('\0') {
         return Err(ToolError::new("`command` holds a NUL character, which no shell can take"));
@@ -40,11 +45,11 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     let seconds = call.args.count_or("timeout_seconds")?.unwrap_or(DEFAULT_SECONDS).clamp(1, MOST_SECONDS);
     let shell = ShellCommand {
         command: command.clone(),
-        cwd: call.workspace.root().to_owned(),
+        cwd: call.workspace.cwd().to_owned(),
         secret_env: Arc::clone(&call.shared.secret_env),
         limit: Duration::from_secs(seconds),
     };
-    let shared = call.shared;
+    let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
         title: format!("bash: {}", visible(&command)),
         locations: Vec::new(),
@@ -72,10 +77,16 @@ fn outcome(finished: &Finished, limit: Duration, mut output: String) -> ToolOutc
         Ended::Exited(0) => (ToolStatus::Completed, Some(0), "exit code 0".to_owned()),
         Ended::Exited(code) => (ToolStatus::Failed, Some(*code), format!("exit code {code}")),
         // As shells report it.
-        Ended::Signalled(signal) => (ToolStatus::Failed, Some(128 + signal), format!("ended by signal {signal}")),
+        Ended::Signalled(signal) => {
+            (ToolStatus::Failed, Some(128 + signal), format!("ended by signal {signal}"))
+        }
         Ended::TimedOut => {
             let limit = limit.as_secs_f32();
-            (ToolStatus::Failed, None, format!("command timed out after {limit} s and was stopped, with all its processes"))
+            (
+                ToolStatus::Failed,
+                None,
+                format!("command timed out after {limit} s and was stopped, with all its processes"),
+            )
         }
         Ended::Failed(reason) => (ToolStatus::Failed, None, reason.clone()),
     };
@@ -85,7 +96,7 @@ fn outcome(finished: &Finished, limit: Duration, mut output: String) -> ToolOutc
     if finished.left_running {
         mark.push_str("; processes that it started still run, in the background");
     }
-    output.push_str(&format!("[{mark}]"));
+    let _ = write!(output, "[{mark}]");
     ToolOutcome { status, output, changes: None, exit_code }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use milk_core::tool::{FileAction, FileChange, Location, PreparedCall, ToolError, ToolKind, ToolOutcome};
 
@@ -19,12 +20,14 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::OnDisk(prepare),
 };
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let path = call.args.filled("path")?;
     let spot = Spot::find(&call.shared, &call.workspace, &path, FinalLink::Itself)?;
     let metadata = fs::symlink_metadata(&spot.real).map_err(|error| cannot("delete", &spot.real, &error))?;
     if metadata.is_dir() && !is_empty(&spot.real)? {
-        return Err(ToolError::new(format!("{path} is a folder with something in it: only files and empty folders go")));
+        return Err(ToolError::new(format!(
+            "{path} is a folder with something in it: only files and empty folders go"
+        )));
     }
     let before = Before::look(&spot.real, SHOWN_LIMIT)?;
     let kind = what(&metadata).map(|kind| format!(" ({kind})")).unwrap_or_default();
@@ -35,7 +38,7 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
         old_text: before.shown(),
         new_text: None,
     };
-    let shared = call.shared;
+    let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
         title: format!("delete_file: {}{kind}", spot.judged()),
         locations: vec![Location { path: spot.real.clone(), line: None }],

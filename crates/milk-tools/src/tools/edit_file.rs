@@ -29,7 +29,7 @@ pub(crate) const ROW: Row = Row {
 /// Longest file that is edited, in bytes.
 const LONGEST_FILE: u64 = 16 << 20;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let path = call.args.filled("path")?;
     let old = call.args.text("old_string")?;
     let new = call.args.text("new_string")?;
@@ -56,7 +56,7 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     let unseen = if new_text.is_none() { " (too large to show the change)" } else { "" };
     let effect = writing(&[&spot]);
     let before = Before::Text(text);
-    let shared = call.shared;
+    let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
         title: format!("edit_file: {}{unseen}", spot.judged()),
         locations: vec![Location { path: spot.real.clone(), line: u32::try_from(first_line).ok() }],
@@ -77,7 +77,9 @@ fn editable(real: &Path) -> Result<Arc<str>, ToolError> {
     let name = real.display();
     match Before::look(real, LONGEST_FILE)? {
         Before::Text(text) => Ok(text),
-        Before::Missing => Err(ToolError::new(format!("{name} does not exist; a new file is made with write_file"))),
+        Before::Missing => {
+            Err(ToolError::new(format!("{name} does not exist; a new file is made with write_file")))
+        }
         Before::Other(_) => {
             // Opened to learn why: it may not be readable at all.
             let (_, metadata) = crate::snapshot::open_regular(real)?;

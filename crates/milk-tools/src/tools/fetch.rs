@@ -22,7 +22,7 @@ pub(super) const MAX_BYTES: Param =
 
 const DEFAULT_BYTES: u64 = 8192;
 /// The whole exchange, redirects included.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 const MOST_REDIRECTS: usize = 5;
 /// Headers that a model can use.
 const SHOWN_HEADERS: [&str; 8] = [
@@ -52,7 +52,8 @@ pub(super) struct Fetch {
 pub(super) fn address(call: &Call) -> Result<Url, ToolError> {
     let text = call.args.filled("url")?;
     let text = text.trim();
-    let wrong = |why: &str| ToolError::new(format!("`url` is no http or https address: {} ({why})", visible(text)));
+    let wrong =
+        |why: &str| ToolError::new(format!("`url` is no http or https address: {} ({why})", visible(text)));
     let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(wrong("scheme"));
@@ -75,7 +76,8 @@ pub(super) fn prepared(shared: Arc<Shared>, title: String, fetch: Fetch) -> Prep
         run: running(move |_| async move {
             let exchange = tokio::time::timeout(TIME_LIMIT, fetch.run(&shared));
             let limit = TIME_LIMIT.as_secs();
-            let result = exchange.await.unwrap_or_else(|_| Err(format!("no complete answer within {limit} s")));
+            let result =
+                exchange.await.unwrap_or_else(|_| Err(format!("no complete answer within {limit} s")));
             match result {
                 Ok(text) => ToolOutcome::completed(cap(text, shared.env.result_limit)),
                 Err(reason) => ToolOutcome::failed(reason),
@@ -89,7 +91,8 @@ impl Fetch {
         let client = shared.http()?;
         let mut text = String::new();
         for redirects in 0.. {
-            let mut request = client.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
+            let mut request =
+                client.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
             if let Some(body) = &self.body {
                 request = request.body(body.clone());
             }
@@ -127,7 +130,9 @@ impl Fetch {
     fn redirect(&self, response: &Response, redirects: usize) -> Hop {
         let status = response.status();
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        let Some(location) = location.filter(|_| is_redirect(status)) else { return Hop::Stay(String::new()) };
+        let Some(location) = location.filter(|_| is_redirect(status)) else {
+            return Hop::Stay(String::new());
+        };
         let stay = |why: &str| Hop::Stay(format!("[redirect not followed: {why}]\n"));
         let Ok(url) = self.url.join(location) else { return stay("its address is not valid") };
         if !matches!(url.scheme(), "http" | "https") {
@@ -216,7 +221,8 @@ fn is_local(url: &Url) -> bool {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
             let last = name.rsplit('.').next().unwrap_or(name);
-            return name == last || matches!(last, "localhost" | "local" | "internal" | "lan" | "home" | "arpa");
+            return name == last
+                || matches!(last, "localhost" | "local" | "internal" | "lan" | "home" | "arpa");
         }
         Some(Host::Ipv4(address)) => IpAddr::V4(address),
         Some(Host::Ipv6(address)) => IpAddr::V6(address).to_canonical(),
@@ -243,7 +249,7 @@ fn body_text(body: &[u8], kind: Option<&str>, more: bool, length: Option<u64>) -
     }
     if is_binary(body, kind) {
         let read = if more { "more than " } else { "" };
-        let kind = kind.map(|kind| visible(kind).into_owned()).unwrap_or_else(|| "of unknown type".to_owned());
+        let kind = kind.map_or_else(|| "of unknown type".to_owned(), |kind| visible(kind).into_owned());
         return format!("[binary body, {kind}, {read}{}{all}: not shown]\n", size(body.len() as u64));
     }
     // A character that the cut went through is left out.

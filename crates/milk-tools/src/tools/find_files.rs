@@ -1,5 +1,6 @@
 //! `find_files`: files by name.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -26,9 +27,10 @@ pub(crate) const ROW: Row = Row {
 /// Paths that are shown.
 const SHOWN: usize = 500;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let pattern = call.args.filled("pattern")?;
-    let path = call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
+    let path =
+        call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
     let spot = Spot::find(&call.shared, &call.workspace, &path, FinalLink::Followed)?;
     let metadata = std::fs::metadata(&spot.real).map_err(|error| cannot("search in", &spot.real, &error))?;
     if !metadata.is_dir() {
@@ -62,7 +64,8 @@ fn find(search: &Search, names: &Names, stop: &Stop) -> String {
         };
         let path = entry.path();
         let kind = entry.file_type();
-        if !kind.is_some_and(|kind| kind.is_file() || kind.is_symlink()) || !names.matches(path, &search.root) {
+        if !kind.is_some_and(|kind| kind.is_file() || kind.is_symlink()) || !names.matches(path, &search.root)
+        {
             continue;
         }
         // A link is found under its own name if it leads to a file.
@@ -78,7 +81,7 @@ fn find(search: &Search, names: &Names, stop: &Stop) -> String {
     if found == 0 {
         text.push_str("[no files match; files that .gitignore excludes are not searched]\n");
     } else if found > SHOWN {
-        text.push_str(&format!("[{} more files match; narrow the pattern or the path]\n", found - SHOWN));
+        let _ = writeln!(text, "[{} more files match; narrow the pattern or the path]", found - SHOWN);
     }
     text.push_str(&closing(&patience, unread));
     text
@@ -138,7 +141,11 @@ mod tests {
             ("é*", "/w/été", false),
             ("é*", "/w/élan", true),
         ] {
-            assert_eq!(Names::new(pattern, root).unwrap().matches(Path::new(path), root), matches, "{pattern} {path}");
+            assert_eq!(
+                Names::new(pattern, root).unwrap().matches(Path::new(path), root),
+                matches,
+                "{pattern} {path}"
+            );
         }
         assert!(Names::new("[", root).unwrap_err().message.contains("no glob"));
     }

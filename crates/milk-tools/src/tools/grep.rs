@@ -22,7 +22,11 @@ pub(crate) const ROW: Row = Row {
     about: include_str!("grep.md"),
     params: &[
         Param::required("pattern", Shape::Text, "A regular expression; `(?i)` in front ignores case."),
-        Param::optional("path", Shape::Text, "The file or folder to search; the session's directory unless given."),
+        Param::optional(
+            "path",
+            Shape::Text,
+            "The file or folder to search; the session's directory unless given.",
+        ),
         Param::optional("recursive", Shape::Switch, "Search in sub-folders; true unless given."),
         Param::optional("include", Shape::Text, "Only files that match this name or glob, such as `*.rs`."),
     ],
@@ -38,10 +42,12 @@ const LONGEST_LINE: usize = 400;
 /// Longest line that is searched, in bytes: a file with a longer one is given up there.
 const LONGEST_SEARCHED: usize = 16 << 20;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let pattern = call.args.text("pattern")?;
-    let path = call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
-    let depth = if call.args.switch_or("recursive")?.unwrap_or(true) { Depth::Whole } else { Depth::OneFolder };
+    let path =
+        call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
+    let depth =
+        if call.args.switch_or("recursive")?.unwrap_or(true) { Depth::Whole } else { Depth::OneFolder };
     let include = call.args.text_or("include")?.filter(|include| !include.trim().is_empty());
     if pattern.is_empty() {
         return Err(ToolError::new("`pattern` must not be empty"));
@@ -98,7 +104,8 @@ impl Grep {
             };
             // The root may be a file itself.
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            let wanted = self.include.as_ref().is_none_or(|names| names.matches(entry.path(), &self.search.root));
+            let wanted =
+                self.include.as_ref().is_none_or(|names| names.matches(entry.path(), &self.search.root));
             if is_file && wanted && self.file(&mut searcher, entry.path(), &patience, &mut hits).is_err() {
                 unread += usize::from(!patience.is_over());
             }
@@ -146,8 +153,12 @@ struct Hits {
 impl Hits {
     fn finish(mut self, patience: &Patience, unread: usize) -> String {
         match self.count {
-            0 => self.text.push_str("[no matches; files that .gitignore excludes and binary files are not searched]\n"),
-            COUNTED.. => self.text.push_str("[a great many more lines match; narrow the pattern or the path]\n"),
+            0 => self
+                .text
+                .push_str("[no matches; files that .gitignore excludes and binary files are not searched]\n"),
+            COUNTED.. => {
+                self.text.push_str("[a great many more lines match; narrow the pattern or the path]\n");
+            }
             count if count > SHOWN => {
                 let more = count - SHOWN;
                 let _ = writeln!(self.text, "[{more} more lines match; narrow the pattern or the path]");

@@ -1,5 +1,7 @@
 //! `http_get`: fetches an address.
 
+use std::sync::Arc;
+
 use milk_core::tool::{PreparedCall, ToolError, ToolKind};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
@@ -15,10 +17,10 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::AtOnce(prepare),
 };
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
-    let url = address(&call)?;
-    let max_bytes = size_limit(&call)?;
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
+    let url = address(call)?;
+    let max_bytes = size_limit(call)?;
     let title = format!("http_get: {url}");
     let fetch = Fetch { method: Method::GET, url, headers: HeaderMap::new(), body: None, max_bytes };
-    Ok(prepared(call.shared, title, fetch))
+    Ok(prepared(Arc::clone(&call.shared), title, fetch))
 }

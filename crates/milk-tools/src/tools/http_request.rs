@@ -1,5 +1,7 @@
 //! `http_request`: any HTTP request.
 
+use std::sync::Arc;
+
 use milk_core::tool::{PreparedCall, ToolError, ToolKind};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -23,13 +25,14 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::AtOnce(prepare),
 };
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
-    let url = address(&call)?;
-    let max_bytes = size_limit(&call)?;
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
+    let url = address(call)?;
+    let max_bytes = size_limit(call)?;
     let method = call.args.text_or("method")?.filter(|method| !method.trim().is_empty());
     let method = method.unwrap_or_else(|| "GET".to_owned()).trim().to_ascii_uppercase();
-    let method: Method =
-        method.parse().map_err(|_| ToolError::new(format!("`method` is no HTTP method: {}", visible(&method))))?;
+    let method: Method = method
+        .parse()
+        .map_err(|_| ToolError::new(format!("`method` is no HTTP method: {}", visible(&method))))?;
     if method == Method::CONNECT {
         return Err(ToolError::new("the method CONNECT is for proxies only"));
     }
@@ -38,7 +41,7 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     let sends = body.as_ref().map(|body| format!(" (sends {})", size(body.len() as u64))).unwrap_or_default();
     let title = format!("http_request: {method} {url}{sends}");
     let fetch = Fetch { method, url, headers, body, max_bytes };
-    Ok(prepared(call.shared, title, fetch))
+    Ok(prepared(Arc::clone(&call.shared), title, fetch))
 }
 
 /// Headers that belong to the connection, which is not the model's to manage.

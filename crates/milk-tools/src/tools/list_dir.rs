@@ -25,8 +25,9 @@ const SHOWN: usize = 1000;
 /// Entries that are read at all.
 const READ: usize = 200_000;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
-    let path = call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
+    let path =
+        call.args.text_or("path")?.filter(|path| !path.trim().is_empty()).unwrap_or_else(|| ".".to_owned());
     let spot = Spot::find(&call.shared, &call.workspace, &path, FinalLink::Followed)?;
     let effect = reading(&call.shared, &spot);
     let limit = call.shared.env.result_limit;
@@ -49,8 +50,12 @@ fn list(folder: &Path, stop: &Stop) -> Result<String, ToolError> {
         return Err(ToolError::new(format!("{} is {kind}, not a folder", folder.display())));
     }
     let entries = fs::read_dir(folder).map_err(|error| cannot("list", folder, &error))?;
-    let mut names: Vec<_> =
-        entries.flatten().take_while(|_| !stop.is_raised()).take(READ).map(|entry| entry.file_name()).collect();
+    let mut names: Vec<_> = entries
+        .flatten()
+        .take_while(|_| !stop.is_raised())
+        .take(READ)
+        .map(|entry| entry.file_name())
+        .collect();
     names.sort_unstable();
     if names.is_empty() {
         return Ok("[the folder is empty]".to_owned());

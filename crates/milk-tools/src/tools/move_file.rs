@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use milk_core::tool::{FileAction, FileChange, Location, PreparedCall, ToolError, ToolKind, ToolOutcome};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -27,7 +28,7 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::OnDisk(prepare),
 };
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let find = |name| {
         let path = call.args.filled(name)?;
         Spot::find(&call.shared, &call.workspace, &path, FinalLink::Itself)
@@ -37,7 +38,11 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     if Before::look(&to.real, 0)? != Before::Missing {
         let name = from.real.file_name().unwrap_or_default().to_string_lossy();
         return Err(ToolError::new(if to.real.is_dir() {
-            format!("{} is a folder: give the whole new path, such as {}/{name}", to.shown, to.shown.trim_end_matches('/'))
+            format!(
+                "{} is a folder: give the whole new path, such as {}/{name}",
+                to.shown,
+                to.shown.trim_end_matches('/')
+            )
         } else {
             format!("{} exists already: nothing is overwritten by a move", to.shown)
         }));
@@ -51,7 +56,7 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     };
     let effect = writing(&[&from, &to]);
     let location = |spot: &Spot| Location { path: spot.real.clone(), line: None };
-    let shared = call.shared;
+    let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
         title: format!("move_file: {} → {}", from.judged(), to.judged()),
         locations: vec![location(&from), location(&to)],
@@ -92,7 +97,9 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 fn carry_over(from: &Path, to: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(from)?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it would go to another file system, and only files can: use a shell command"));
+        return Err(io::Error::other(
+            "it would go to another file system, and only files can: use a shell command",
+        ));
     }
     let mut source = File::open(from)?;
     // Not readable for others before it has the mode of its source.

@@ -1,5 +1,6 @@
 //! `read_file`: a page of a text file.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
@@ -34,7 +35,7 @@ const SAMPLE: usize = 8192;
 /// Kept free in a result for the closing notes, in bytes.
 const NOTES: usize = 300;
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let path = call.args.filled("path")?;
     let skip = call.args.count_or("offset")?.unwrap_or(0);
     let lines = call.args.count_or("limit")?.unwrap_or(DEFAULT_LINES).max(1);
@@ -71,7 +72,10 @@ impl Page {
         let fail = |error| cannot("read", real, &error);
         if let Some(kind) = not_text(&mut file).map_err(fail)? {
             let size = size(metadata.len());
-            return Err(ToolError::new(format!("{} is {kind} ({size}): its bytes are not shown", real.display())));
+            return Err(ToolError::new(format!(
+                "{} is {kind} ({size}): its bytes are not shown",
+                real.display()
+            )));
         }
         let mut lines = Lines::new(file);
         while lines.done < self.skip {
@@ -115,10 +119,11 @@ impl Page {
         }
         let more = full || !lines.at_end()?;
         if lines.end == End::OutOfReach {
-            text.push_str(&format!("[only the first {} of a file are read]\n", size(REACH)));
+            let _ = writeln!(text, "[only the first {} of a file are read]", size(REACH));
         } else if more {
             let first = self.skip + 1;
-            text.push_str(&format!("[lines {first} to {shown} shown; more follow: read on with offset {shown}]\n"));
+            let _ =
+                writeln!(text, "[lines {first} to {shown} shown; more follow: read on with offset {shown}]");
         }
         if marred {
             text.push_str("[the file is not UTF-8: what is not is shown as \u{FFFD}]\n");

@@ -63,7 +63,11 @@ pub(super) fn splice(text: &str, old: &str, new: &str, scope: Scope) -> Result<S
         copied = passage.end;
     }
     result.push_str(&text[copied..]);
-    Ok(Spliced { text: result, replacements: found.len(), first_line: found.first().map_or(1, |at| line_of(*at)) })
+    Ok(Spliced {
+        text: result,
+        replacements: found.len(),
+        first_line: found.first().map_or(1, |at| line_of(*at)),
+    })
 }
 
 /// A text with every line end as a newline alone, and where carriage returns were.

@@ -22,11 +22,13 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::OnDisk(prepare),
 };
 
-fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
+fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let path = call.args.filled("path")?;
     let content = call.args.text("content")?;
     if path.ends_with('/') {
-        return Err(ToolError::new(format!("{path} names a folder; a file is written with its folders at once")));
+        return Err(ToolError::new(format!(
+            "{path} names a folder; a file is written with its folders at once"
+        )));
     }
     let spot = Spot::find(&call.shared, &call.workspace, &path, FinalLink::Followed)?;
     refuse_what_is_no_file(&spot.real)?;
@@ -45,7 +47,7 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
     let (path, old_text, new_text) = (spot.real.clone(), before.shown(), shown(&content));
     let changes = if same { Vec::new() } else { vec![FileChange { action, path, old_text, new_text }] };
     let effect = writing(&[&spot]);
-    let shared = call.shared;
+    let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
         title: format!("write_file: {}{replaced}", spot.judged()),
         locations: vec![Location { path: spot.real.clone(), line: None }],
@@ -59,7 +61,10 @@ fn prepare(call: Call) -> Result<PreparedCall, ToolError> {
                 Ok(()) => {
                     let lines = content.lines().count();
                     let bytes = content.len();
-                    ToolOutcome::completed(format!("wrote {} ({lines} lines, {bytes} bytes{kept})", spot.shown))
+                    ToolOutcome::completed(format!(
+                        "wrote {} ({lines} lines, {bytes} bytes{kept})",
+                        spot.shown
+                    ))
                 }
                 Err(reason) => ToolOutcome::failed(reason),
             }
@@ -101,7 +106,8 @@ pub(super) fn make_parents(real: &Path) -> Result<(), String> {
 /// order mark. Returns the content and a note about it.
 fn keep_conventions(old: &str, content: String) -> (String, &'static str) {
     let crlf = old.matches("\r\n").count();
-    let keeps_crlf = crlf > 0 && crlf == old.matches('\n').count() && !content.contains('\r') && content.contains('\n');
+    let keeps_crlf =
+        crlf > 0 && crlf == old.matches('\n').count() && !content.contains('\r') && content.contains('\n');
     let keeps_mark = old.starts_with('\u{FEFF}') && !content.starts_with('\u{FEFF}');
     let content = if keeps_crlf { content.replace('\n', "\r\n") } else { content };
     let content = if keeps_mark { format!("\u{FEFF}{content}") } else { content };
