@@ -117,11 +117,7 @@ pub const KNOWN: &[KnownClient] = &[
     },
     KnownClient {
         name: "agent-shell",
-        profile: Profile {
-            job_rows: OutsideTurn::Held,
-            follow_ups: FollowUps::Wait,
-            ..ANY_V1
-        },
+        profile: Profile { job_rows: OutsideTurn::Held, follow_ups: FollowUps::Wait, ..ANY_V1 },
         source: "github.com/xenodium/agent-shell/pull/181 (its name), issues/678 (calls an update outside a turn a bug)",
     },
 ];
@@ -154,7 +150,8 @@ pub(crate) fn choose(version: Version, name: &str, overrides: &ProfileOverrides)
         (Version::V1, Some(known)) => known.profile,
         (Version::V1, None) => ANY_V1,
     };
-    let set = overrides.iter().filter(|(pattern, _)| fits(pattern, name)).max_by_key(|(pattern, _)| pattern.len());
+    let set =
+        overrides.iter().filter(|(pattern, _)| fits(pattern, name)).max_by_key(|(pattern, _)| pattern.len());
     set.map_or(base, |(_, set)| set.over(base))
 }
 
@@ -229,7 +226,11 @@ mod tests {
     fn every_row_has_its_own_name_and_a_source() {
         for (at, row) in KNOWN.iter().enumerate() {
             assert!(row.source.contains("github.com/"), "{}", row.name);
-            assert!(KNOWN[at + 1..].iter().all(|other| !other.name.eq_ignore_ascii_case(row.name)), "{}", row.name);
+            assert!(
+                KNOWN[at + 1..].iter().all(|other| !other.name.eq_ignore_ascii_case(row.name)),
+                "{}",
+                row.name
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use agent_client_protocol_schema::v2;
 use milk_core::failure::Failure;
 use milk_engine::OpenError;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::visible;
 use crate::wire::Version;
@@ -54,9 +54,10 @@ impl RpcError {
         match error {
             OpenError::Unknown(id) => Self::unknown_session(method, id.as_str()),
             OpenError::Failed(failure) => Self::Failed(failure),
-            locked @ OpenError::Locked { .. } => {
-                Self::Failed(Failure { retryable: true, ..Failure::new("session_locked", locked.to_string()) })
-            }
+            locked @ OpenError::Locked { .. } => Self::Failed(Failure {
+                retryable: true,
+                ..Failure::new("session_locked", locked.to_string())
+            }),
         }
     }
 
@@ -149,17 +150,10 @@ pub(crate) fn bad_param(method: &str, name: &str, expected: &str) -> RpcError {
     RpcError::InvalidParams(format!("{method}: {name} must be {expected}"))
 }
 
-/// The members that milk adds for its own, under `_meta.milk`.
-pub(crate) fn milk_meta(members: Value) -> Map<String, Value> {
-    match json!({ "milk": members }) {
-        Value::Object(meta) => meta,
-        _ => Map::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
+    use serde_json::json;
 
     use super::*;
 
@@ -207,7 +201,10 @@ mod tests {
         for (error, expected) in cases {
             assert_eq!(object(&error, Version::V2), expected);
             let v1 = object(&error, Version::V1);
-            assert_eq!(v1["code"], if expected["code"] == -32000 { json!(-32603) } else { expected["code"].clone() });
+            assert_eq!(
+                v1["code"],
+                if expected["code"] == -32000 { json!(-32603) } else { expected["code"].clone() }
+            );
             assert_eq!(v1["data"], expected["data"]);
         }
     }
@@ -215,7 +212,8 @@ mod tests {
     #[test]
     fn an_error_is_one_bounded_visible_line() {
         let nasty = format!("a\n\u{1b}[2J{}", "x".repeat(100_000));
-        for error in [RpcError::method_not_found(&nasty), RpcError::unknown_session("session/prompt", &nasty)] {
+        for error in [RpcError::method_not_found(&nasty), RpcError::unknown_session("session/prompt", &nasty)]
+        {
             let text = object(&error, Version::V2).to_string();
             assert!(text.len() < 1000 && !text.contains("\\u001b") && !text.contains("\\n\\u"), "{text}");
         }

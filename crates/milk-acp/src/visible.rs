@@ -27,7 +27,9 @@ fn escape(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
             // Writing to a String cannot fail.
-            c => drop(write!(shown, "\\u{{{:x}}}", u32::from(c))),
+            c => {
+                let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
+            }
         }
     }
     Cow::Owned(shown)

@@ -119,9 +119,15 @@ mod tests {
             Some(Incoming::Request { id, method, params: p }) => {
                 format!("request {} {method} {}", raw(id), params(p))
             }
-            Some(Incoming::Notification { method, params: p }) => format!("notification {method} {}", params(p)),
-            Some(Incoming::Response { id, outcome: Ok(result) }) => format!("result {} {}", raw(id), result.get()),
-            Some(Incoming::Response { id, outcome: Err(e) }) => format!("error {} {} {}", raw(id), e.code, e.message),
+            Some(Incoming::Notification { method, params: p }) => {
+                format!("notification {method} {}", params(p))
+            }
+            Some(Incoming::Response { id, outcome: Ok(result) }) => {
+                format!("result {} {}", raw(id), result.get())
+            }
+            Some(Incoming::Response { id, outcome: Err(e) }) => {
+                format!("error {} {} {}", raw(id), e.code, e.message)
+            }
             Some(Incoming::NoMethod { id }) => format!("no method {}", raw(id)),
         }
     }
@@ -164,7 +170,8 @@ mod tests {
 
     #[test]
     fn deep_nesting_neither_overflows_nor_hides_the_request() {
-        let deep = format!(r#"{{"id":1,"method":"a","params":{}{}}}"#, "[".repeat(1 << 20), "]".repeat(1 << 20));
+        let deep =
+            format!(r#"{{"id":1,"method":"a","params":{}{}}}"#, "[".repeat(1 << 20), "]".repeat(1 << 20));
         assert!(matches!(classify(deep.as_bytes()), Some(Incoming::Request { .. })));
     }
 }

@@ -100,7 +100,10 @@ mod tests {
         assert_eq!(text(call(7, "a", &json!({}))), r#"{"jsonrpc":"2.0","id":7,"method":"a","params":{}}"#);
         assert_eq!(text(response(&id, &json!({}))), r#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
         assert_eq!(text(response(&id, &())), r#"{"jsonrpc":"2.0","id":null,"result":null}"#);
-        assert_eq!(text(failure(&id, &json!({"code": 1}))), r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#);
+        assert_eq!(
+            text(failure(&id, &json!({"code": 1}))),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#
+        );
     }
 
     #[test]

@@ -60,12 +60,14 @@ impl Delta {
                 };
                 peer::notification("session/update", &v1::SessionNotification::new(of.shared(), update))
             }
-            Shape::Text(Version::V2) => {
-                v2_line(&of, v2::SessionUpdate::AgentMessageChunk(v2::ContentChunk::new(text_block(text), id)))
-            }
-            Shape::Thought(Version::V2) => {
-                v2_line(&of, v2::SessionUpdate::AgentThoughtChunk(v2::ContentChunk::new(text_block(text), id)))
-            }
+            Shape::Text(Version::V2) => v2_line(
+                &of,
+                v2::SessionUpdate::AgentMessageChunk(v2::ContentChunk::new(text_block(text), id)),
+            ),
+            Shape::Thought(Version::V2) => v2_line(
+                &of,
+                v2::SessionUpdate::AgentThoughtChunk(v2::ContentChunk::new(text_block(text), id)),
+            ),
             Shape::Output => {
                 let content = v2::ToolCallContent::Content(Box::new(v2::Content::new(text_block(text))));
                 v2_line(

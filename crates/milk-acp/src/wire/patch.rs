@@ -20,7 +20,7 @@ pub(crate) fn git_patch(changes: &[FileChange]) -> Option<String> {
     for change in changes {
         if is_text(change) {
             // Writing to a String cannot fail.
-            drop(write_change(&mut patch, change));
+            let _ = write_change(&mut patch, change);
         }
     }
     (!patch.is_empty()).then_some(patch)
@@ -31,7 +31,9 @@ fn is_text(change: &FileChange) -> bool {
     let expected = match change.action {
         FileAction::Create => change.new_text.is_some(),
         FileAction::Delete => change.old_text.is_some(),
-        FileAction::Modify | FileAction::Move { .. } => change.old_text.is_some() && change.new_text.is_some(),
+        FileAction::Modify | FileAction::Move { .. } => {
+            change.old_text.is_some() && change.new_text.is_some()
+        }
     };
     expected && size(&change.old_text) + size(&change.new_text) <= LIMIT
 }
@@ -81,7 +83,7 @@ fn name(side: &str, path: &Path) -> String {
             c if c.is_control() => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
-                    drop(write!(quoted, "\\{byte:03o}"));
+                    let _ = write!(quoted, "\\{byte:03o}");
                 }
             }
             c => quoted.push(c),
@@ -130,8 +132,9 @@ mod tests {
 
     #[test]
     fn a_name_cannot_break_out_of_its_line() {
-        let patch = git_patch(&[change(FileAction::Create, "/w/a\n+++ b/etc\t\"", None, Some("x\n"))]).unwrap();
+        let patch =
+            git_patch(&[change(FileAction::Create, "/w/a\n+++ b/etc\t\"", None, Some("x\n"))]).unwrap();
         assert!(patch.starts_with("diff --git \"a/w/a\\n+++ b/etc\\t\\\"\" "), "{patch}");
-        assert_eq!(patch.lines().count(), 6 - 1);
+        assert_eq!(patch.lines().count(), 6, "{patch}");
     }
 }

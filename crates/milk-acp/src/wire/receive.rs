@@ -89,18 +89,21 @@ impl<'a> Fields<'a> {
             "resource_link" => {
                 let uri = self.text("uri")?.unwrap_or_default();
                 let name = self.text("name")?.filter(|name| !name.is_empty());
-                ContentBlock::Link { name: name.unwrap_or_else(|| last_part(&uri)), uri }
+                ContentBlock::Link {
+                    name: name.unwrap_or_else(|| last_part(&uri)),
+                    uri,
+                    mime: self.text("mimeType")?,
+                }
             }
             "resource" => {
                 let resource = self.object("resource");
                 let uri = resource.text("uri")?.unwrap_or_default();
+                let mime = resource.text("mimeType")?;
                 match (resource.text("text")?, resource.text("blob")?) {
-                    (Some(text), _) => ContentBlock::EmbeddedText { uri, text: text.into() },
-                    (None, blob) => ContentBlock::EmbeddedBlob {
-                        uri,
-                        mime: resource.text("mimeType")?,
-                        encoded_len: blob.map_or(0, |blob| blob.len()),
-                    },
+                    (Some(text), _) => ContentBlock::EmbeddedText { uri, mime, text: text.into() },
+                    (None, blob) => {
+                        ContentBlock::EmbeddedBlob { uri, mime, data: blob.unwrap_or_default().into() }
+                    }
                 }
             }
             "image" => ContentBlock::Image {
@@ -187,20 +190,18 @@ mod tests {
 
     #[test]
     fn blocks_of_every_kind() {
-        let params = raw(
-            r#"{"prompt":[
+        let params = raw(r#"{"prompt":[
                 {"type":"text","text":"hi","annotations":null},
                 {"type":"text"},
                 {"type":"resource_link","uri":"file:///w/dir%20x/a.txt#L2:3"},
-                {"type":"resource_link","uri":"file:///w/b","name":"b.rs","size":3},
+                {"type":"resource_link","uri":"file:///w/b","name":"b.rs","size":3,"mimeType":"a/b"},
                 {"type":"resource","resource":{"uri":"file:///c","text":"body","mimeType":"text/plain"}},
                 {"type":"resource","resource":{"uri":"file:///d","blob":"AAAA"}},
                 {"type":"image","mimeType":"image/png","data":"AA=="},
                 {"type":"audio","data":"AA=="},
                 {"type":"_foo","x":1},
                 {}
-            ]}"#,
-        );
+            ]}"#);
         let fields = Fields::read("session/prompt", Some(&params)).unwrap();
         assert_eq!(
             fields.content("prompt").unwrap(),
@@ -209,11 +210,20 @@ mod tests {
                 ContentBlock::text(""),
                 ContentBlock::Link {
                     uri: "file:///w/dir%20x/a.txt#L2:3".into(),
-                    name: "a.txt#L2:3".into()
+                    name: "a.txt#L2:3".into(),
+                    mime: None,
                 },
-                ContentBlock::Link { uri: "file:///w/b".into(), name: "b.rs".into() },
-                ContentBlock::EmbeddedText { uri: "file:///c".into(), text: "body".into() },
-                ContentBlock::EmbeddedBlob { uri: "file:///d".into(), mime: None, encoded_len: 4 },
+                ContentBlock::Link {
+                    uri: "file:///w/b".into(),
+                    name: "b.rs".into(),
+                    mime: Some("a/b".into())
+                },
+                ContentBlock::EmbeddedText {
+                    uri: "file:///c".into(),
+                    mime: Some("text/plain".into()),
+                    text: "body".into(),
+                },
+                ContentBlock::EmbeddedBlob { uri: "file:///d".into(), mime: None, data: "AAAA".into() },
                 ContentBlock::Image { mime: "image/png".into(), data: "AA==".into() },
                 ContentBlock::Unknown { kind: "audio".into() },
                 ContentBlock::Unknown { kind: "_foo".into() },
@@ -224,7 +234,8 @@ mod tests {
 
     #[test]
     fn content_that_is_no_content_is_refused() {
-        for prompt in ["5", "\"hi\"", "{}", "null", "[5]", r#"[{"type":5}]"#, r#"[{"type":"text","text":5}]"#] {
+        for prompt in ["5", "\"hi\"", "{}", "null", "[5]", r#"[{"type":5}]"#, r#"[{"type":"text","text":5}]"#]
+        {
             let params = raw(&format!(r#"{{"prompt":{prompt}}}"#));
             let fields = Fields::read("session/prompt", Some(&params)).unwrap();
             assert!(matches!(fields.content("prompt"), Err(RpcError::InvalidParams(_))), "{prompt}");

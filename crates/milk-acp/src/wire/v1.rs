@@ -18,7 +18,11 @@ use crate::visible;
 const DIFF_LIMIT: usize = 1 << 20;
 
 /// The result of `initialize`.
-pub(crate) fn initialized(version: &str, load_session: bool, meta: Map<String, Value>) -> v1::InitializeResponse {
+pub(crate) fn initialized(
+    version: &str,
+    load_session: bool,
+    meta: Map<String, Value>,
+) -> v1::InitializeResponse {
     let sessions = v1::SessionCapabilities::new()
         .list(v1::SessionListCapabilities::new())
         .resume(v1::SessionResumeCapabilities::new())
@@ -70,21 +74,27 @@ pub(crate) fn user_blocks(content: &[ContentBlock]) -> Vec<v1::ContentBlock> {
 fn content_block(block: &ContentBlock) -> Option<v1::ContentBlock> {
     Some(match block {
         ContentBlock::Text { text } => text_block(text),
-        ContentBlock::Link { uri, name } => {
-            v1::ContentBlock::ResourceLink(v1::ResourceLink::new(name.as_str(), uri.as_str()))
+        ContentBlock::Link { uri, name, mime } => {
+            let link = v1::ResourceLink::new(name.as_str(), uri.as_str());
+            v1::ContentBlock::ResourceLink(link.mime_type(mime.clone()))
         }
-        ContentBlock::EmbeddedText { uri, text } => {
-            let text = v1::TextResourceContents::new(&**text, uri.as_str());
-            let resource = v1::EmbeddedResourceResource::TextResourceContents(text);
-            v1::ContentBlock::Resource(v1::EmbeddedResource::new(resource))
+        ContentBlock::EmbeddedText { uri, mime, text } => {
+            let text = v1::TextResourceContents::new(&**text, uri.as_str()).mime_type(mime.clone());
+            resource(v1::EmbeddedResourceResource::TextResourceContents(text))
         }
-        // Its bytes were not kept.
-        ContentBlock::EmbeddedBlob { uri, .. } => {
-            v1::ContentBlock::ResourceLink(v1::ResourceLink::new(uri.as_str(), uri.as_str()))
+        ContentBlock::EmbeddedBlob { uri, mime, data } => {
+            let blob = v1::BlobResourceContents::new(&**data, uri.as_str()).mime_type(mime.clone());
+            resource(v1::EmbeddedResourceResource::BlobResourceContents(blob))
         }
-        ContentBlock::Image { mime, data } => v1::ContentBlock::Image(v1::ImageContent::new(&**data, mime.as_str())),
+        ContentBlock::Image { mime, data } => {
+            v1::ContentBlock::Image(v1::ImageContent::new(&**data, mime.as_str()))
+        }
         ContentBlock::Unknown { .. } => return None,
     })
+}
+
+fn resource(resource: v1::EmbeddedResourceResource) -> v1::ContentBlock {
+    v1::ContentBlock::Resource(v1::EmbeddedResource::new(resource))
 }
 
 pub(crate) fn text_block(text: &str) -> v1::ContentBlock {
@@ -164,8 +174,9 @@ pub(crate) fn options(options: &[AnswerOption]) -> Vec<v1::PermissionOption> {
 /// The advertised commands, bare names (R26).
 pub(crate) fn commands(commands: &[CommandSpec]) -> Vec<v1::AvailableCommand> {
     let one = |spec: &CommandSpec| {
-        let hint = spec.hint.map(|hint| v1::UnstructuredCommandInput::new(hint));
-        v1::AvailableCommand::new(spec.name, spec.help).input(hint.map(v1::AvailableCommandInput::Unstructured))
+        let hint = spec.hint.map(v1::UnstructuredCommandInput::new);
+        v1::AvailableCommand::new(spec.name, spec.help)
+            .input(hint.map(v1::AvailableCommandInput::Unstructured))
     };
     commands.iter().map(one).collect()
 }

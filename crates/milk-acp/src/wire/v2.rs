@@ -31,7 +31,9 @@ pub(crate) fn state(state: &State) -> v2::StateUpdate {
         State::Running => v2::StateUpdate::Running(v2::RunningStateUpdate::new()),
         State::RequiresAction => v2::StateUpdate::RequiresAction(v2::RequiresActionStateUpdate::new()),
         State::Idle { stop, failure, route } => {
-            let meta = route.as_ref().map(|route| Map::from_iter([("milk/route".to_owned(), json!(RouteInfo::of(route)))]));
+            let meta = route
+                .as_ref()
+                .map(|route| Map::from_iter([("milk/route".to_owned(), json!(RouteInfo::of(route)))]));
             let stop = stop_reason(*stop, failure.as_ref());
             v2::StateUpdate::Idle(v2::IdleStateUpdate::new().stop_reason(stop).meta(meta))
         }
@@ -45,7 +47,9 @@ fn stop_reason(stop: StopReason, failure: Option<&Failure>) -> v2::StopReason {
         StopReason::MaxTokens => v2::StopReason::MaxTokens,
         StopReason::MaxTurnRequests => v2::StopReason::MaxTurnRequests,
         StopReason::Refusal => v2::StopReason::Refusal,
-        StopReason::Error => v2::StopReason::Error(v2::ErrorStopReason::new().error(failure.map(turn_failure))),
+        StopReason::Error => {
+            v2::StopReason::Error(v2::ErrorStopReason::new().error(failure.map(turn_failure)))
+        }
     }
 }
 
@@ -75,21 +79,29 @@ pub(crate) fn user_blocks(content: &[ContentBlock]) -> Vec<v2::ContentBlock> {
 fn content_block(block: &ContentBlock) -> Option<v2::ContentBlock> {
     Some(match block {
         ContentBlock::Text { text } => text_block(text),
-        ContentBlock::Link { uri, name } => {
-            v2::ContentBlock::ResourceLink(v2::ResourceLink::new(name.as_str(), uri.as_str()))
+        ContentBlock::Link { uri, name, mime } => {
+            let link = v2::ResourceLink::new(name.as_str(), uri.as_str());
+            v2::ContentBlock::ResourceLink(link.mime_type(mime.clone().map(v2::MediaType::from)))
         }
-        ContentBlock::EmbeddedText { uri, text } => {
-            let text = v2::TextResourceContents::new(&**text, uri.as_str());
-            let resource = v2::EmbeddedResourceResource::TextResourceContents(text);
-            v2::ContentBlock::Resource(v2::EmbeddedResource::new(resource))
+        ContentBlock::EmbeddedText { uri, mime, text } => {
+            let text = v2::TextResourceContents::new(&**text, uri.as_str())
+                .mime_type(mime.clone().map(v2::MediaType::from));
+            resource(v2::EmbeddedResourceResource::TextResourceContents(text))
         }
-        // Its bytes were not kept.
-        ContentBlock::EmbeddedBlob { uri, .. } => {
-            v2::ContentBlock::ResourceLink(v2::ResourceLink::new(uri.as_str(), uri.as_str()))
+        ContentBlock::EmbeddedBlob { uri, mime, data } => {
+            let blob = v2::BlobResourceContents::new(&**data, uri.as_str())
+                .mime_type(mime.clone().map(v2::MediaType::from));
+            resource(v2::EmbeddedResourceResource::BlobResourceContents(blob))
         }
-        ContentBlock::Image { mime, data } => v2::ContentBlock::Image(v2::ImageContent::new(&**data, mime.as_str())),
+        ContentBlock::Image { mime, data } => {
+            v2::ContentBlock::Image(v2::ImageContent::new(&**data, mime.as_str()))
+        }
         ContentBlock::Unknown { .. } => return None,
     })
+}
+
+fn resource(resource: v2::EmbeddedResourceResource) -> v2::ContentBlock {
+    v2::ContentBlock::Resource(v2::EmbeddedResource::new(resource))
 }
 
 pub(crate) fn text_block(text: &str) -> v2::ContentBlock {
@@ -160,7 +172,11 @@ pub(crate) fn options(options: &[AnswerOption]) -> Vec<v2::PermissionOption> {
             OptionKind::AllowAlways => v2::PermissionOptionKind::AllowAlways,
             OptionKind::RejectOnce => v2::PermissionOptionKind::RejectOnce,
         };
-        v2::PermissionOption::new(option.id.as_str().to_owned(), visible::line(&option.label).into_owned(), kind)
+        v2::PermissionOption::new(
+            option.id.as_str().to_owned(),
+            visible::line(&option.label).into_owned(),
+            kind,
+        )
     };
     options.iter().map(one).collect()
 }

@@ -124,12 +124,7 @@ impl Writer {
 
     /// Writes what is queued and ends. Whether that was done within `limit`; a reader that does not read costs no more.
     pub(crate) async fn finish(&self, limit: Duration) -> bool {
-        let mut state = self.shared.lock();
-        if state.phase == Phase::Open {
-            state.phase = Phase::Finishing;
-        }
-        drop(state);
-        self.shared.wake.notify_one();
+        self.shared.take_no_more();
         tokio::time::timeout(limit, self.ended()).await.is_ok()
     }
 }
@@ -137,6 +132,15 @@ impl Writer {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_no_more(&self) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Finishing;
+        }
+        drop(state);
+        self.wake.notify_one();
     }
 
     fn has_room(&self) -> bool {

@@ -37,13 +37,11 @@ impl Queue {
                     Some(Outgoing::Delta(waiting)) => waiting.merge(delta),
                     _ => Some(delta),
                 };
-                match unmerged {
-                    Some(delta) => Outgoing::Delta(delta),
-                    None => {
-                        self.weight += added;
-                        return;
-                    }
-                }
+                let Some(delta) = unmerged else {
+                    self.weight += added;
+                    return;
+                };
+                Outgoing::Delta(delta)
             }
             line @ Outgoing::Line { .. } => line,
         };

@@ -1,0 +1,67 @@
+//! `initialize` (R1 to R5). It cannot fail, may come late, and may come again.
+
+use serde_json::{Map, Value, json};
+
+use super::{Reply, Request};
+use crate::map::NOTIFICATIONS;
+use crate::profile::{self, SessionLoad};
+use crate::rpc_error::RpcError;
+use crate::serve::{AcpSettings, PromptResponse};
+use crate::view::Shapes;
+use crate::view::answer::result;
+use crate::wire::receive::Fields;
+use crate::wire::{Version, v1, v2};
+
+/// What counts before `initialize`: v2, and nothing known of the client.
+pub(super) fn uninitialized(settings: &AcpSettings) -> Shapes {
+    shapes(Version::V2, "", settings.prompt_response, settings)
+}
+
+pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
+    let settings = &request.connection.settings;
+    let fields = &request.fields;
+    let name = client_name(fields);
+    let negotiated = shapes(version(fields), &name, prompt_response(fields, settings), settings);
+    tracing::info!(client = %crate::visible::line(&name), version = ?negotiated.version, "a client said hello");
+
+    let meta = meta();
+    let load_session = negotiated.profile.session_load == SessionLoad::Offered;
+    let answer = match negotiated.version {
+        Version::V1 => result(&v1::initialized(&settings.version, load_session, meta)),
+        Version::V2 => result(&v2::initialized(&settings.version, meta)),
+    };
+    *request.connection.shapes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = negotiated;
+    Ok(Reply::Now(answer?))
+}
+
+fn shapes(version: Version, name: &str, prompt_response: PromptResponse, settings: &AcpSettings) -> Shapes {
+    let profile = profile::choose(version, name, &settings.clients);
+    Shapes { version, profile, prompt_response }
+}
+
+/// Exactly `1` is v1, and everything else v2 (R1).
+fn version(fields: &Fields<'_>) -> Version {
+    match fields.value("protocolVersion") {
+        Some(Value::Number(number)) if number.as_u64() == Some(1) => Version::V1,
+        _ => Version::V2,
+    }
+}
+
+/// The client's name from either version's place (R4).
+fn client_name(fields: &Fields<'_>) -> String {
+    let name = |place: &str| fields.object(place).text("name").ok().flatten().filter(|name| !name.is_empty());
+    name("clientInfo").or_else(|| name("info")).unwrap_or_default()
+}
+
+fn prompt_response(fields: &Fields<'_>, settings: &AcpSettings) -> PromptResponse {
+    match fields.milk_meta("promptResponse").as_ref().and_then(Value::as_str) {
+        Some("accepted") => PromptResponse::Accepted,
+        Some("held") => PromptResponse::Held,
+        _ => settings.prompt_response,
+    }
+}
+
+/// The notifications of milk's own (R5).
+fn meta() -> Map<String, Value> {
+    Map::from_iter([("milk".to_owned(), json!({ "notifications": NOTIFICATIONS }))])
+}
