@@ -35,6 +35,8 @@ enum Open {
     Thought,
     /// A command's live output is being written.
     Output,
+    /// A finished row: what follows it, unless it is another row, stands apart.
+    Row,
 }
 
 /// Writes a conversation. A reader that is gone swallows what is written.
@@ -71,6 +73,9 @@ impl<W: Write> Screen<W> {
 
     /// A tool call appears.
     pub(super) fn tool(&mut self, title: &str) {
+        if self.open == Open::Row {
+            self.open = Open::Nothing;
+        }
         self.new_block();
         self.painted("36", &format!("● {}", visible(title)));
         self.end_line();
@@ -86,7 +91,7 @@ impl<W: Write> Screen<W> {
     pub(super) fn tool_ended(&mut self, status: &str, output: &str) {
         let shown_live = self.open == Open::Output;
         self.end_line();
-        self.open = Open::Nothing;
+        self.open = Open::Row;
         let (code, mark) = if status == "completed" { ("32", "✓") } else { ("31", "✗") };
         let output = visible(output);
         let lines: Vec<&str> = output.trim_end().lines().collect();
@@ -140,9 +145,12 @@ impl<W: Write> Screen<W> {
         self.flush();
     }
 
-    /// The answer was typed: the terminal has moved to the next line.
+    /// The answer was typed: a terminal has moved to the next line by itself.
     pub(super) fn answered(&mut self) {
-        self.at_line_start = true;
+        if io::stdin().is_terminal() {
+            self.at_line_start = true;
+        }
+        self.end_line();
     }
 
     /// A line about the conversation itself.
@@ -249,7 +257,7 @@ mod tests {
         screen.text("b", "Found it.");
         screen.finish();
         let text = shown(screen);
-        assert_eq!(text, "Let me look.\n\n● read_file a.txt\n  1\thello\n  ✓ completed\nFound it.\n");
+        assert_eq!(text, "Let me look.\n\n● read_file a.txt\n  1\thello\n  ✓ completed\n\nFound it.\n");
     }
 
     #[test]
