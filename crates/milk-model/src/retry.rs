@@ -94,7 +94,9 @@ impl Jitter {
     fn fraction(self) -> f64 {
         match self {
             // A fresh hasher has random keys: enough to keep clients apart, with no generator to carry about.
-            Self::Random => f64::from((RandomState::new().build_hasher().finish() >> 32) as u32) / f64::from(u32::MAX),
+            Self::Random => {
+                f64::from((RandomState::new().build_hasher().finish() >> 32) as u32) / f64::from(u32::MAX)
+            }
             Self::Fixed(fraction) => fraction.clamp(0.0, 1.0),
         }
     }
@@ -122,7 +124,8 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     fn asked(headers: &[(&'static str, String)]) -> Option<Duration> {
-        let headers = headers.iter().map(|(name, value)| ((*name).parse().unwrap(), value.parse().unwrap())).collect();
+        let headers =
+            headers.iter().map(|(name, value)| ((*name).parse().unwrap(), value.parse().unwrap())).collect();
         asked_wait(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000))
     }
 
@@ -140,7 +143,10 @@ mod tests {
             (vec![("retry-after", date(999_000))], seconds(0)),
             (vec![("retry-after", date(500_002)), ("date", date(500_000))], seconds(2)),
             (vec![("retry-after", "86400".to_owned())], seconds(86_400)),
-            (vec![("retry-after-ms", "150".to_owned()), ("retry-after", "9".to_owned())], Some(Duration::from_millis(150))),
+            (
+                vec![("retry-after-ms", "150".to_owned()), ("retry-after", "9".to_owned())],
+                Some(Duration::from_millis(150)),
+            ),
             (vec![("retry-after", "banana".to_owned())], None),
             (vec![("retry-after", "-1".to_owned())], None),
             (vec![("retry-after", "1e300".to_owned())], None),

@@ -50,7 +50,8 @@ impl Masker {
 
     /// The text without any secret.
     pub(crate) fn mask(&self, text: &str) -> String {
-        let known = self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK));
+        let known =
+            self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK));
         Self::MARKS.iter().fold(known, |text, mark| without_marked(&text, mark))
     }
 }

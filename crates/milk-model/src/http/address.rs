@@ -110,13 +110,15 @@ impl BaseUrl {
     /// Appends a path; segments that the address already ends with are not doubled. Both may have a query.
     fn join(&self, path: &str) -> Url {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
-        let segments = |path: &str| path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let segments =
+            |path: &str| path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         let (base, added): (Vec<String>, Vec<String>) = (segments(self.url.path()), segments(path));
         let most = base.len().min(added.len());
         let shared = (0..=most).rev().find(|count| base.ends_with(&added[..*count])).unwrap_or(0);
         let mut url = self.url.clone();
         url.set_path(&[&base[..], &added[shared..]].concat().join("/"));
-        let queries: Vec<&str> = [self.url.query(), query].into_iter().flatten().filter(|q| !q.is_empty()).collect();
+        let queries: Vec<&str> =
+            [self.url.query(), query].into_iter().flatten().filter(|q| !q.is_empty()).collect();
         url.set_query(Some(queries.join("&")).filter(|query| !query.is_empty()).as_deref());
         url
     }
@@ -188,7 +190,11 @@ mod tests {
             ("http://h", "/v1/chat/completions", "http://h/v1/chat/completions"),
             ("http://h/v1/", "v1/chat/completions", "http://h/v1/chat/completions"),
             ("http://h/v1", "/chat/completions", "http://h/v1/chat/completions"),
-            ("http://h/d/x", "/chat/completions?api-version=2", "http://h/d/x/chat/completions?api-version=2"),
+            (
+                "http://h/d/x",
+                "/chat/completions?api-version=2",
+                "http://h/d/x/chat/completions?api-version=2",
+            ),
             ("http://h?a=1", "/c?b=2", "http://h/c?a=1&b=2"),
             ("http://h", "", "http://h/v1/chat/completions"),
         ];
@@ -212,9 +218,17 @@ mod tests {
 
     #[test]
     fn case_097_loopback_is_recognised() {
-        let here = ["localhost:1", "http://LOCALHOST", "http://a.localhost", "http://127.9.9.9", "http://[::1]:1",
-            "http://0.0.0.0:1", "http://[::ffff:127.0.0.1]"];
-        let elsewhere = ["http://localhost.example.com", "http://128.0.0.1", "http://[::2]", "http://127.0.0.1.nip.io"];
+        let here = [
+            "localhost:1",
+            "http://LOCALHOST",
+            "http://a.localhost",
+            "http://127.9.9.9",
+            "http://[::1]:1",
+            "http://0.0.0.0:1",
+            "http://[::ffff:127.0.0.1]",
+        ];
+        let elsewhere =
+            ["http://localhost.example.com", "http://128.0.0.1", "http://[::2]", "http://127.0.0.1.nip.io"];
         assert!(here.iter().all(|text| BaseUrl::parse(text).unwrap().is_loopback()));
         assert!(!elsewhere.iter().any(|text| BaseUrl::parse(text).unwrap().is_loopback()));
     }
@@ -224,7 +238,10 @@ mod tests {
         assert_eq!(BaseUrl::parse("  "), Err(BadAddress::Empty));
         assert_eq!(BaseUrl::parse("ftp://h"), Err(BadAddress::Scheme("ftp".into())));
         let error = BaseUrl::parse("http://user:sk-SECRET@h:99999/").unwrap_err();
-        assert!(matches!(error, BadAddress::Unreadable(_)) && !error.to_string().contains("SECRET"), "{error}");
+        assert!(
+            matches!(error, BadAddress::Unreadable(_)) && !error.to_string().contains("SECRET"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -66,7 +66,10 @@ impl HttpClients {
         let timeout = inner.options.connect_timeout;
         match (address::is_loopback(url), url.scheme()) {
             (true, "http") => {
-                inner.plain_loopback.get_or_try_init(async || build(timeout, Route::Direct, no_certificates()?)).await
+                inner
+                    .plain_loopback
+                    .get_or_try_init(async || build(timeout, Route::Direct, no_certificates()?))
+                    .await
             }
             (true, _) => inner.secure_loopback.get_or_try_init(|| build_secure(timeout, Route::Direct)).await,
             (false, _) => inner.remote.get_or_try_init(|| build_secure(timeout, Route::ByEnvironment)).await,
@@ -113,7 +116,8 @@ fn stays(attempt: &Attempt<'_>) -> bool {
         && attempt.previous().len() <= MOST
 }
 
-fn tls_builder() -> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, ClientUnavailable> {
+fn tls_builder()
+-> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, ClientUnavailable> {
     // The provider is named here and not installed for the process, so that no order of start-up can fail.
     rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -129,8 +133,9 @@ fn no_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
 }
 
 fn machine_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
-    let verifier = rustls_platform_verifier::Verifier::new(provider())
-        .map_err(|error| ClientUnavailable(format!("the certificates of this machine cannot be read: {error}")))?;
+    let verifier = rustls_platform_verifier::Verifier::new(provider()).map_err(|error| {
+        ClientUnavailable(format!("the certificates of this machine cannot be read: {error}"))
+    })?;
     let builder = tls_builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = builder.with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -26,7 +26,11 @@ fn case_082_comments_and_other_fields_are_as_if_absent() {
 fn case_083_any_line_end_and_any_number_of_spaces() {
     for end in ["\n", "\r\n", "\r"] {
         for (field, expected) in [("data: x", "x"), ("data:x", "x"), ("data:  x", " x")] {
-            assert_eq!(data_of(&format!("{field}{end}{end}{field}{end}{end}")), [expected, expected], "{end:?} {field}");
+            assert_eq!(
+                data_of(&format!("{field}{end}{end}{field}{end}{end}")),
+                [expected, expected],
+                "{end:?} {field}"
+            );
         }
     }
 }
@@ -54,7 +58,9 @@ fn case_088e_the_last_event_needs_no_blank_line() {
 
 #[test]
 fn events_hold_their_fields() {
-    let events = decode_in(&[b"event: e\nid: 7\ndata: 1\ndata\ndata: 2\n\ndata:\n\nevent: lost\n\nid: a\0b\ndata: 3\n\n"]);
+    let events = decode_in(&[
+        b"event: e\nid: 7\ndata: 1\ndata\ndata: 2\n\ndata:\n\nevent: lost\n\nid: a\0b\ndata: 3\n\n",
+    ]);
     let event = |name: &str, data: &str| Event { name: name.into(), data: data.into(), id: "7".into() };
     assert_eq!(events, [event("e", "1\n\n2"), event("", ""), event("", "3")]);
 }
@@ -115,7 +121,8 @@ fn size_is_bounded_and_what_came_before_is_kept() {
 #[test]
 fn the_fuzz_corpus_replays() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/sse");
-    let seeds = std::fs::read_dir(&folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let seeds =
+        std::fs::read_dir(&folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     let mut count = 0;
     for seed in seeds {
         let whole = decode_in(&[&seed]);
