@@ -15,9 +15,19 @@ with open(plan_path, encoding="utf-8") as file:
     PLAN = json.load(file)
 LIMIT = PLAN["stepLimitMs"] / 1000
 COMMON = [
-    NODE, ACPX, "--agent", shlex.join(PLAN["agent"]), "--cwd", PLAN["cwd"],
-    "--format", "json", "--ttl", "60", "--timeout", str(round(LIMIT)),
-]  # fmt: skip
+    NODE,
+    ACPX,
+    "--agent",
+    shlex.join(PLAN["agent"]),
+    "--cwd",
+    PLAN["cwd"],
+    "--format",
+    "json",
+    "--ttl",
+    "60",
+    "--timeout",
+    str(round(LIMIT)),
+]
 
 
 def say(**line):
@@ -26,27 +36,38 @@ def say(**line):
 
 def acpx(*words):
     """One short command of acpx; the last JSON line that it printed."""
-    done = subprocess.run([*COMMON, *words], capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*COMMON, *words], capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
-        raise RuntimeError(f"acpx {words} ended with {done.returncode}: {done.stderr[-1000:]} {done.stdout[-1000:]}")
+        raise RuntimeError(
+            f"acpx {words} ended with {done.returncode}: {done.stderr[-1000:]} {done.stdout[-1000:]}"
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def turn(step):
     answer = "--approve-all" if step["answer"] == "allow" else "--deny-all"
     prompt = subprocess.Popen(
-        [*COMMON, answer, "prompt", step["prompt"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*COMMON, answer, "prompt", step["prompt"]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     overdue = threading.Timer(LIMIT, prompt.kill)
     overdue.start()
     seen = {"text": "", "chunks": 0, "permissions": 0, "tools": {}}
-    stop, prompt_id, cancelled = None, None, step["cancel"] == "never"
+    stop, prompt_id, cancelled, line = None, None, step["cancel"] == "never", ""
     for line in prompt.stdout:
         message = json.loads(line)
         method, result = message.get("method"), message.get("result") or {}
         if "protocolVersion" in result:
-            say(kind="initialized", version=result["protocolVersion"], agent=result.get("agentInfo", {}).get("name"))
+            say(
+                kind="initialized",
+                version=result["protocolVersion"],
+                agent=result.get("agentInfo", {}).get("name"),
+            )
         elif method == "session/prompt":
             prompt_id = message["id"]
         elif method == "session/request_permission":
@@ -62,7 +83,7 @@ def turn(step):
     overdue.cancel()
     # acpx itself says no with status 5 when every permission question of the turn was denied.
     if status not in ((0, 5) if step["answer"] == "reject" else (0,)):
-        raise RuntimeError(f"{step['name']}: acpx ended with {status}: {errors[-1000:]}")
+        raise RuntimeError(f"{step['name']}: acpx ended with {status}: {line[-1000:]}{errors[-1000:]}")
     say(kind="turn", name=step["name"], stop=stop, **seen)
 
 

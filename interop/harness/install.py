@@ -63,7 +63,9 @@ def node():
             return Path(own)
     package = NODE_PACKAGES.get((platform.system(), platform.machine()))
     if not package:
-        raise InstallError("acpx needs Node 22.13 or newer, and npm has none for this platform that this script knows")
+        raise InstallError(
+            "acpx needs Node 22.13 or newer, and npm has none for this platform that this script knows"
+        )
 
     def fill(folder):
         (folder / "package.json").write_text('{"private":true}\n')
@@ -135,7 +137,13 @@ def run(command, cwd=None):
     for _ in range(TRIES):
         try:
             done = subprocess.run(
-                command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=900,
             )
         except FileNotFoundError:
             raise InstallError(f"{command[0]} is not installed") from None
@@ -143,4 +151,6 @@ def run(command, cwd=None):
             raise InstallError(f"{' '.join(command)} took longer than 15 minutes") from None
         if done.returncode == 0:
             return done.stdout
-    raise InstallError(f"{' '.join(command)} failed {TRIES} times:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    raise InstallError(
+        f"{' '.join(command)} failed {TRIES} times:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    )

@@ -34,7 +34,9 @@ def main():
     record, stderr_path = open_record(folder)
     started, lock = time.monotonic(), threading.Lock()
     with open(stderr_path, "wb") as stderr:
-        agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, bufsize=0)
+        agent = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, bufsize=0
+        )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: agent.send_signal(received))
 

@@ -39,7 +39,10 @@ def build_milk():
     """The workspace's own debug binary, built now."""
     subprocess.run(["cargo", "build", "--quiet", "--package", "milk"], cwd=PROJECT, check=True)
     metadata = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--no-deps"], cwd=PROJECT, check=True, capture_output=True
+        ["cargo", "metadata", "--format-version", "1", "--no-deps"],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
     )
     return Path(json.loads(metadata.stdout)["target_directory"]) / "debug/milk"
 
@@ -47,9 +50,14 @@ def build_milk():
 def run_client(command, world):
     """Runs a client in a world; the lines that it printed, and what it complained of."""
     client = subprocess.Popen(
-        [str(word) for word in command], cwd=world.workspace, env=world.environment, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [str(word) for word in command],
+        cwd=world.workspace,
+        env=world.environment,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     complaints = []
     try:
         out, err = client.communicate(timeout=CLIENT_LIMIT)
@@ -60,5 +68,7 @@ def run_client(command, world):
     lines = [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
     complaints += [line["text"] for line in lines if line["kind"] == "problem"]
     if client.returncode and not complaints:
-        complaints.append(f"the client ended with {client.returncode}: {err.decode(errors='replace')[-2000:]}")
+        complaints.append(
+            f"the client ended with {client.returncode}: {err.decode(errors='replace')[-2000:]}"
+        )
     return lines, complaints

@@ -25,7 +25,9 @@ class Step:
     chunks: int = 0  # the fewest that the text must come in
     permissions: int = 0  # questions asked
     row: str | None = None  # the last status of each tool row
-    files: dict = field(default_factory=dict)  # name in the workspace -> content, or None for "must not exist"
+    files: dict = field(
+        default_factory=dict
+    )  # name in the workspace -> content, or None for "must not exist"
 
     def plan(self):
         """The step as the clients read it."""
@@ -61,7 +63,9 @@ STEPS = (
         row="completed",
         files={"shell.txt": "shell"},
     ),
-    Step("cancel in the text", "[[say 2000 tokens 20 rate]]", cancel="first-text", stop="cancelled", chunks=1),
+    Step(
+        "cancel in the text", "[[say 2000 tokens 20 rate]]", cancel="first-text", stop="cancelled", chunks=1
+    ),
     Step("cancel in the silence", "[[hang]]", cancel="at-once", stop="cancelled"),
     Step("after the cancels", "[[say 3 tokens 0 rate]]", text="w0 w1 w2 ", chunks=1),
 )

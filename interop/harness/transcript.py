@@ -100,7 +100,11 @@ class Conversation:
             yield f"a response to nothing that is open: id {message.get('id')!r}"
         elif "error" in message:
             error = message["error"]
-            if not (isinstance(error.get("code"), int) and isinstance(error.get("message"), str) and error["message"]):
+            if not (
+                isinstance(error.get("code"), int)
+                and isinstance(error.get("message"), str)
+                and error["message"]
+            ):
                 yield f"{request['method']}: an error without code and message"
         else:
             result = message.get("result")

@@ -20,7 +20,11 @@ class World:
     def __init__(self, milk, model_url, **agent):
         """`agent` holds further keys of the agent's entry in the config."""
         self.root = Path(tempfile.mkdtemp(prefix="milk-interop-"))
-        self.home, self.workspace, self.records = self.root / "home", self.root / "work", self.root / "records"
+        self.home, self.workspace, self.records = (
+            self.root / "home",
+            self.root / "work",
+            self.root / "records",
+        )
         for folder in (self.home / ".milk", self.workspace, self.records):
             folder.mkdir(parents=True)
         entry = {"name": "interop", "url": model_url, "model": "interop", **agent}
@@ -79,7 +83,10 @@ class World:
         for entry in Path("/proc").glob("[0-9]*") if sys.platform == "linux" else ():
             try:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    yield (
+                        int(entry.name),
+                        (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"),
+                    )
             except OSError:
                 pass
 

@@ -63,8 +63,13 @@ class Tally:
 
     def report(self, name, stop):
         say(
-            kind="turn", name=name, stop=stop, text=self.text, chunks=self.chunks,
-            permissions=self.permissions, tools=self.tools,
+            kind="turn",
+            name=name,
+            stop=stop,
+            text=self.text,
+            chunks=self.chunks,
+            permissions=self.permissions,
+            tools=self.tools,
         )
 
 

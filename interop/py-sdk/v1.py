@@ -33,11 +33,16 @@ async def session(plan):
             connection.initialize(1, client_info=schema.Implementation(name="interop-py-sdk", version="1")),
             plan["stepLimitMs"] / 1000,
         )
-        shared.say(kind="initialized", version=initialized.protocol_version,
-                   agent=initialized.agent_info and initialized.agent_info.name)
+        shared.say(
+            kind="initialized",
+            version=initialized.protocol_version,
+            agent=initialized.agent_info and initialized.agent_info.name,
+        )
 
         async def prompt(session_id, text):
-            return await connection.prompt(session_id=session_id, prompt=[schema.TextContentBlock(type="text", text=text)])
+            return await connection.prompt(
+                session_id=session_id, prompt=[schema.TextContentBlock(type="text", text=text)]
+            )
 
         async def cancel(session_id):
             await connection.cancel(session_id=session_id)
