@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use milk_core::ports::Tool;
-use milk_core::tool::{PreparedCall, ToolContext, ToolError, ToolKind, ToolOutcome, ToolSpec, Workspace};
+use milk_core::tool::{
+    PreparedCall, ToolContext, ToolError, ToolKind, ToolOutcome, ToolSpec, ToolStatus, Workspace,
+};
 use milk_core::{BoxFuture, JsonObject};
 
 use crate::args::{Args, Param, schema};
@@ -114,36 +116,62 @@ fn crashed(error: &tokio::task::JoinError) -> String {
     "the tool itself failed; this is a fault of milk".to_owned()
 }
 
-/// Boxes what a prepared call does, ended by the call's time limit.
-pub(crate) fn running<F, Run>(
-    run: Run,
-) -> Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolOutcome> + Send>
-where
-    Run: FnOnce(ToolContext) -> F + Send + 'static,
-    F: Future<Output = ToolOutcome> + Send + 'static,
-{
+/// What a prepared call does when it is run.
+pub(crate) type Run = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolOutcome> + Send>;
+
+/// Boxes what a prepared call does. It ends when it is cancelled, and when the call's time is up.
+pub(crate) fn running(work: impl Future<Output = ToolOutcome> + Send + 'static) -> Run {
     Box::new(move |context| {
-        let limit = context.time_limit;
-        let work = run(context);
         Box::pin(async move {
-            let Some(limit) = limit else { return work.await };
-            let stopped = |_| ToolOutcome::failed(format!("stopped after {} s", limit.as_secs_f32()));
-            tokio::time::timeout(limit, work).await.unwrap_or_else(stopped)
+            tokio::select! {
+                outcome = work => outcome,
+                outcome = call_off(&context) => outcome,
+            }
         })
     })
 }
 
-/// Boxes what a prepared call does on the disk, beside the runtime. Dropping the future raises the flag that the work
-/// gets.
-pub(crate) fn running_on_disk(
-    work: impl FnOnce(&Stop) -> ToolOutcome + Send + 'static,
-) -> Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolOutcome> + Send> {
-    running(move |_| async move {
-        let stop = Stop::default();
-        let _raised_on_drop = RaiseOnDrop(stop.clone());
-        let done = tokio::task::spawn_blocking(move || work(&stop)).await;
-        done.unwrap_or_else(|error| ToolOutcome::failed(crashed(&error)))
+/// Boxes what a prepared call does on the disk, beside the runtime. A cancel, the end of the call's time and the drop of
+/// the future raise the flag that the work gets; what it then returns counts, as it may have been done already.
+pub(crate) fn running_on_disk(work: impl FnOnce(&Stop) -> ToolOutcome + Send + 'static) -> Run {
+    Box::new(move |context| {
+        Box::pin(async move {
+            let stop = Stop::default();
+            let raise_on_drop = RaiseOnDrop(stop.clone());
+            let mut working = tokio::task::spawn_blocking(move || work(&stop));
+            let done = |done: Result<ToolOutcome, _>| {
+                done.unwrap_or_else(|error| ToolOutcome::failed(crashed(&error)))
+            };
+            tokio::select! {
+                outcome = &mut working => done(outcome),
+                outcome = call_off(&context) => {
+                    drop(raise_on_drop);
+                    let mut stopped = done(working.await);
+                    if stopped.status != ToolStatus::Completed {
+                        stopped.status = outcome.status;
+                    }
+                    stopped
+                }
+            }
+        })
     })
+}
+
+/// Resolves when a call must end, to how it ended.
+async fn call_off(context: &ToolContext) -> ToolOutcome {
+    let time_is_up = async {
+        match context.time_limit {
+            Some(limit) => {
+                tokio::time::sleep(limit).await;
+                limit.as_secs_f32()
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = context.cancel.cancelled() => ToolOutcome { status: ToolStatus::Cancelled, ..ToolOutcome::failed("cancelled") },
+        limit = time_is_up => ToolOutcome::failed(format!("stopped after {limit} s")),
+    }
 }
 
 /// Tells work on another thread that nobody waits for it any more.
@@ -151,6 +179,11 @@ pub(crate) fn running_on_disk(
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
+    /// What reading gave: all of it, unless it was stopped on the way.
+    pub(crate) fn outcome(&self, text: String) -> ToolOutcome {
+        if self.is_raised() { ToolOutcome::failed(text) } else { ToolOutcome::completed(text) }
+    }
+
     pub(crate) fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -183,5 +216,75 @@ impl Patience {
 
     pub(crate) fn is_over(&self) -> bool {
         self.stop.is_raised() || Instant::now() >= self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    fn context(time_limit: Option<Duration>) -> ToolContext {
+        ToolContext { output: Arc::new(|_| ()), cancel: CancellationToken::new(), time_limit }
+    }
+
+    /// Work that ends only when it is told to, and then with this outcome.
+    fn patient_work(outcome: ToolOutcome) -> (Run, mpsc::Receiver<()>, mpsc::Receiver<()>) {
+        let (began, begun) = mpsc::channel();
+        let (ended, end) = mpsc::channel();
+        let run = running_on_disk(move |stop| {
+            began.send(()).unwrap();
+            while !stop.is_raised() {
+                std::thread::yield_now();
+            }
+            let _ = ended.send(());
+            outcome
+        });
+        (run, begun, end)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_cancel_is_passed_on_and_what_was_done_counts() {
+        for (outcome, status) in [
+            (ToolOutcome::failed("part"), ToolStatus::Cancelled),
+            (ToolOutcome::completed("all"), ToolStatus::Completed),
+        ] {
+            let (run, begun, _end) = patient_work(outcome.clone());
+            let context = context(None);
+            let cancel = context.cancel.clone();
+            let running = tokio::spawn(run(context));
+            begun.recv().unwrap();
+            cancel.cancel();
+            let got = running.await.unwrap();
+            assert_eq!((got.status, got.output), (status, outcome.output));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_dropped_call_stops_its_work() {
+        let (run, begun, end) = patient_work(ToolOutcome::completed(""));
+        let running = tokio::spawn(run(context(None)));
+        begun.recv().unwrap();
+        running.abort();
+        end.recv().unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_time_limit_stops_the_work() {
+        let (run, _begun, _end) = patient_work(ToolOutcome::failed("part"));
+        let got = run(context(Some(Duration::from_millis(20)))).await;
+        assert_eq!((got.status, got.output.as_str()), (ToolStatus::Failed, "part"));
+        let got = running(std::future::pending())(context(Some(Duration::from_millis(20)))).await;
+        assert_eq!((got.status, got.output.as_str()), (ToolStatus::Failed, "stopped after 0.02 s"));
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_a_failed_call() {
+        let got = running_on_disk(|_| panic!("a bug"))(context(None)).await;
+        assert_eq!(got.status, ToolStatus::Failed);
+        assert!(got.output.contains("fault of milk"), "{}", got.output);
     }
 }

@@ -1,5 +1,12 @@
 //! Shell commands through the `bash` tool. This test is a program of its own, because it is also the supervisor of the
 //! commands that it runs (see `milk_tools::process`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_debug_implementations,
+    reason = "a test"
+)]
 
 mod kit;
 
@@ -11,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use kit::{Kit, World};
 use milk_core::tool::{Effect, ToolContext, ToolOutcome, ToolStatus};
-use milk_tools::process::{ProcessGroups, supervise};
+use milk_tools::process::supervise;
 use serde_json::json;
 
 type Case = fn(World) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -44,6 +51,7 @@ fn main() -> ExitCode {
             the_calls_own_limit_counts_too,
             a_time_out_ends_the_tree_067,
             a_cancel_ends_the_tree_067,
+            a_tripped_token_ends_the_tree_and_keeps_what_was_printed,
             descendants_that_left_the_group_are_ended_067,
             a_tree_that_ignores_signals_is_ended,
             a_stopped_tree_is_ended,
@@ -70,7 +78,7 @@ async fn bash_for(kit: &Kit, command: &str, seconds: u64) -> ToolOutcome {
     kit.call("bash", json!({"command": command, "timeout_seconds": seconds})).await
 }
 
-/// How many living processes carry the tag in their arguments. The supervisor's own do not count: it ends by itself.
+/// How many living processes carry the tag in their arguments, their supervisor included.
 fn alive(tag: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let carries = |entry: &std::fs::DirEntry| {
@@ -236,7 +244,7 @@ async fn the_calls_own_limit_counts_too(world: World) {
     let kit = world.kit();
     let call = kit.prepare("bash", json!({"command": "echo before; sleep 60"})).await.unwrap();
     let limit = Some(Duration::from_millis(300));
-    let outcome = (call.run)(ToolContext { output: Arc::new(|_| ()), time_limit: limit }).await;
+    let outcome = (call.run)(ToolContext { time_limit: limit, ..kit::quiet() }).await;
     assert!(outcome.output.starts_with("before\n[command timed out after 0.3 s"), "{}", outcome.output);
 }
 
@@ -262,7 +270,7 @@ async fn a_time_out_ends_the_tree_067(world: World) {
 /// Starts a command, waits until `count` processes carry the tag, and drops the call.
 async fn cancel(kit: &Kit, command: &str, tag: &str, count: usize) {
     let call = kit.prepare("bash", json!({"command": command})).await.unwrap();
-    let mut run = (call.run)(ToolContext { output: Arc::new(|_| ()), time_limit: None });
+    let mut run = (call.run)(kit::quiet());
     tokio::select! {
         outcome = &mut run => panic!("it ended: {}", outcome.output),
         () = until("it runs", || alive(tag) >= count) => {}
@@ -279,6 +287,26 @@ async fn a_cancel_ends_the_tree_067(world: World) {
     }
     until("they are forgotten", || kit.processes.count() == 0).await;
     assert_eq!(bash(&kit, "echo next").await.output, "next\n[exit code 0]");
+}
+
+async fn a_tripped_token_ends_the_tree_and_keeps_what_was_printed(world: World) {
+    let kit = world.kit();
+    let tag = tag(10);
+    let call = kit
+        .prepare("bash", json!({"command": format!("echo before; sleep {tag} & sleep {tag}")}))
+        .await
+        .unwrap();
+    let context = kit::quiet();
+    let cancel = context.cancel.clone();
+    let run = tokio::spawn((call.run)(context));
+    until("it runs", || alive(&tag) >= 3).await;
+    let start = Instant::now();
+    cancel.cancel();
+    let outcome = run.await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(outcome.status, ToolStatus::Cancelled);
+    assert_eq!(outcome.output, "before\n[cancelled: it was stopped, with all its processes]");
+    gone(&tag).await;
 }
 
 async fn descendants_that_left_the_group_are_ended_067(world: World) {
@@ -386,7 +414,7 @@ async fn floods_stay_small_068(world: World) {
         let count = Arc::clone(&live);
         let call = kit.prepare("bash", json!({"command": command})).await.unwrap();
         let output = Arc::new(move |piece: &str| *count.lock().unwrap() += piece.len());
-        let outcome = (call.run)(ToolContext { output, time_limit: None }).await;
+        let outcome = (call.run)(ToolContext { output, ..kit::quiet() }).await;
         let text = outcome.output.replace('\u{7f}', "\u{FFFD}");
         assert!(text.starts_with(head) && text.ends_with(tail), "{command}");
         assert!(text.contains("bytes left out"), "{command}");
@@ -414,7 +442,7 @@ async fn characters_split_over_reads_stay_whole(world: World) {
         .await
         .unwrap();
     let output = Arc::new(move |piece: &str| to.lock().unwrap().push_str(piece));
-    let outcome = (call.run)(ToolContext { output, time_limit: None }).await;
+    let outcome = (call.run)(ToolContext { output, ..kit::quiet() }).await;
     assert_eq!(outcome.output, "a漢b\n[exit code 0]");
     assert_eq!(*shown.lock().unwrap(), "a漢b");
 }
@@ -465,9 +493,4 @@ async fn the_next_command_works_after_each_fault(world: World) {
         bash_for(&kit, fault, 1).await;
         assert_eq!(bash(&kit, "echo next").await.output, "next\n[exit code 0]", "after {fault}");
     }
-}
-
-#[expect(dead_code, reason = "says that the registry can be shared between threads")]
-fn registry_is_shared(groups: Arc<ProcessGroups>) -> impl Send + Sync {
-    groups
 }

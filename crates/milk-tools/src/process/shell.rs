@@ -10,6 +10,7 @@ use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::groups::{Kept, ProcessGroups};
 use super::launcher::{Launcher, SUPERVISE};
@@ -26,6 +27,8 @@ pub struct ShellCommand {
     pub secret_env: Arc<[String]>,
     /// The longest time that it may take.
     pub limit: Duration,
+    /// Ends it early when it trips.
+    pub cancel: CancellationToken,
 }
 
 /// How a command ended.
@@ -37,6 +40,8 @@ pub enum Ended {
     Signalled(i32),
     /// Its time was up, and its whole tree was ended.
     TimedOut,
+    /// It was cancelled, and its whole tree was ended.
+    Cancelled,
     /// It did not run, or milk lost sight of it: why, in a sentence.
     Failed(String),
 }
@@ -90,8 +95,9 @@ const QUIET: Duration = Duration::from_millis(50);
 const DRAIN: Duration = Duration::from_millis(500);
 /// After the output has ended: how long the supervisor may take to see that nothing is left.
 const SETTLE: Duration = Duration::from_millis(100);
-/// After the time was up: how long the tree may take to end. The supervisor kills after 250 ms.
-const ENDING: Duration = Duration::from_millis(1500);
+/// After a time-out or a cancel: how long the end of the tree is waited for. The supervisor kills after 250 ms; whoever
+/// cancelled waits a second.
+const ENDING: Duration = Duration::from_millis(700);
 /// Output read at once.
 const PIECE: usize = 16 * 1024;
 /// Longest line of the supervisor.
@@ -112,15 +118,15 @@ pub async fn run_shell(
     };
     let Started { mut kept, mut output, report, supervisor } = started;
 
-    let ended = watch(&mut output, report, sink, deadline).await;
-    let quiet = match &ended {
-        Some(Report::Lost) => {
+    let seen = watch(&mut output, report, sink, deadline, &command.cancel).await;
+    let quiet = match seen {
+        Seen::Ended(_) => QUIET,
+        Seen::Lost => {
             // Without its supervisor the tree is on its own.
             tree::kill_session(supervisor);
             QUIET
         }
-        Some(Report::Ended(_)) => QUIET,
-        None => {
+        Seen::TimeIsUp | Seen::Cancel => {
             kept.end();
             ENDING
         }
@@ -128,9 +134,8 @@ pub async fn run_shell(
     let closed = drain(&mut output, sink, quiet).await;
     sink.finish();
     let gone = timeout(SETTLE, &mut kept.gone).await.is_ok();
-
-    match ended {
-        Some(Report::Ended(ended)) => {
+    let ended = match seen {
+        Seen::Ended(ended) => {
             if !gone {
                 kept.leave_running();
                 if !closed {
@@ -138,14 +143,13 @@ pub async fn run_shell(
                     tokio::spawn(discard(output));
                 }
             }
-            Finished { ended, left_running: !gone }
+            return Finished { ended, left_running: !gone };
         }
-        Some(Report::Lost) => Finished {
-            ended: Ended::Failed("the process that watched over the command was killed".to_owned()),
-            left_running: false,
-        },
-        None => Finished { ended: Ended::TimedOut, left_running: !gone },
-    }
+        Seen::Lost => Ended::Failed("the process that watched over the command was killed".to_owned()),
+        Seen::TimeIsUp => Ended::TimedOut,
+        Seen::Cancel => Ended::Cancelled,
+    };
+    Finished { ended, left_running: false }
 }
 
 struct Started {
@@ -192,20 +196,24 @@ fn start(
     }
 }
 
-/// What the supervisor said.
-enum Report {
+/// What ends the watch over a command.
+enum Seen {
+    /// The supervisor told how the shell ended.
     Ended(Ended),
-    /// Nothing: it is gone.
+    /// The supervisor is gone, and told nothing.
     Lost,
+    TimeIsUp,
+    Cancel,
 }
 
-/// Passes output on until the shell has ended. `None` when the time is up.
+/// Passes output on until the shell has ended or is to end.
 async fn watch(
     output: &mut ChildStdout,
     report: ChildStderr,
     sink: &mut dyn OutputSink,
     deadline: Instant,
-) -> Option<Report> {
+    cancel: &CancellationToken,
+) -> Seen {
     let report = read_report(report);
     tokio::pin!(report);
     let mut piece = vec![0; PIECE];
@@ -213,8 +221,9 @@ async fn watch(
     loop {
         let flush_at = sink.flush_at();
         tokio::select! {
-            report = &mut report => return Some(report),
-            () = sleep_until(deadline) => return None,
+            seen = &mut report => return seen,
+            () = cancel.cancelled() => return Seen::Cancel,
+            () = sleep_until(deadline) => return Seen::TimeIsUp,
             () = sleep_until(flush_at.unwrap_or(deadline)), if flush_at.is_some() => sink.flush(),
             read = output.read(&mut piece), if open => match read {
                 Ok(length) if length > 0 => sink.take(&piece[..length]),
@@ -224,7 +233,7 @@ async fn watch(
     }
 }
 
-async fn read_report(report: ChildStderr) -> Report {
+async fn read_report(report: ChildStderr) -> Seen {
     let mut line = String::new();
     let mut report = report.take(REPORT);
     let mut piece = [0; 256];
@@ -237,14 +246,14 @@ async fn read_report(report: ChildStderr) -> Report {
     parse_report(&line)
 }
 
-fn parse_report(line: &str) -> Report {
+fn parse_report(line: &str) -> Seen {
     let line = line.lines().next().unwrap_or_default();
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     match (word, rest.parse()) {
-        ("exit", Ok(code)) => Report::Ended(Ended::Exited(code)),
-        ("signal", Ok(signal)) => Report::Ended(Ended::Signalled(signal)),
-        ("error", _) => Report::Ended(Ended::Failed(format!("the shell could not be started: {rest}"))),
-        _ => Report::Lost,
+        ("exit", Ok(code)) => Seen::Ended(Ended::Exited(code)),
+        ("signal", Ok(signal)) => Seen::Ended(Ended::Signalled(signal)),
+        ("error", _) => Seen::Ended(Ended::Failed(format!("the shell could not be started: {rest}"))),
+        _ => Seen::Lost,
     }
 }
 
@@ -287,8 +296,8 @@ mod tests {
             ("", None),
         ] {
             let got = match parse_report(line) {
-                Report::Ended(ended) => Some(ended),
-                Report::Lost => None,
+                Seen::Ended(ended) => Some(ended),
+                _ => None,
             };
             assert_eq!(got, expected, "{line:?}");
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use milk_core::tool::{Effect, PreparedCall, ToolContext, ToolError, ToolKind, ToolOutcome, ToolStatus};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Param, Shape};
 use crate::builtin::{Call, Prepare, Row};
@@ -48,6 +49,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
         cwd: call.workspace.cwd().to_owned(),
         secret_env: Arc::clone(&call.shared.secret_env),
         limit: Duration::from_secs(seconds),
+        cancel: CancellationToken::new(),
     };
     let shared = Arc::clone(&call.shared);
     Ok(PreparedCall {
@@ -62,6 +64,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
 async fn run(shared: Arc<Shared>, mut shell: ShellCommand, context: ToolContext) -> ToolOutcome {
     // The tool's own time-out, so that what was printed until then is not lost.
     shell.limit = shell.limit.min(context.time_limit.unwrap_or(Duration::MAX));
+    shell.cancel = context.cancel;
     let limit = shell.limit;
     let mut sink = Printed::new(shared.env.result_limit, context.output);
     let finished = run_shell(&shared.env.processes, &shared.env.launcher, shell, &mut sink).await;
@@ -87,6 +90,9 @@ fn outcome(finished: &Finished, limit: Duration, mut output: String) -> ToolOutc
                 None,
                 format!("command timed out after {limit} s and was stopped, with all its processes"),
             )
+        }
+        Ended::Cancelled => {
+            (ToolStatus::Cancelled, None, "cancelled: it was stopped, with all its processes".to_owned())
         }
         Ended::Failed(reason) => (ToolStatus::Failed, None, reason.clone()),
     };

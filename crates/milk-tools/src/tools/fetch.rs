@@ -73,7 +73,7 @@ pub(super) fn prepared(shared: Arc<Shared>, title: String, fetch: Fetch) -> Prep
         locations: Vec::new(),
         changes: Vec::new(),
         effect: Effect::Network { url: fetch.url.to_string() },
-        run: running(move |_| async move {
+        run: running(async move {
             let exchange = tokio::time::timeout(TIME_LIMIT, fetch.run(&shared));
             let limit = TIME_LIMIT.as_secs();
             let result =
@@ -247,16 +247,16 @@ fn body_text(body: &[u8], kind: Option<&str>, more: bool, length: Option<u64>) -
     if body.is_empty() && !more {
         return "[no body]\n".to_owned();
     }
-    if is_binary(body, kind) {
-        let read = if more { "more than " } else { "" };
-        let kind = kind.map_or_else(|| "of unknown type".to_owned(), |kind| visible(kind).into_owned());
-        return format!("[binary body, {kind}, {read}{}{all}: not shown]\n", size(body.len() as u64));
-    }
     // A character that the cut went through is left out.
     let mut decoder = crate::text::Decoder::default();
     let mut text = decoder.push(body);
     if !more {
         text.push_str(&decoder.finish());
+    }
+    if is_binary(body, &text, kind) {
+        let read = if more { "more than " } else { "" };
+        let kind = kind.map_or_else(|| "of unknown type".to_owned(), |kind| visible(kind).into_owned());
+        return format!("[binary body, {kind}, {read}{}{all}: not shown]\n", size(body.len() as u64));
     }
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -280,12 +280,12 @@ const BINARY: [&str; 9] = [
     "application/vnd.",
 ];
 
-fn is_binary(body: &[u8], kind: Option<&str>) -> bool {
+fn is_binary(body: &[u8], text: &str, kind: Option<&str>) -> bool {
     let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
     let textual = ["json", "xml", "text/"].iter().any(|part| kind.contains(part));
     let declared = !textual && BINARY.iter().any(|binary| kind.starts_with(binary));
     // Characters of an old encoding are rare bytes in text; elsewhere they are the rule.
-    let bad = String::from_utf8_lossy(body).matches('\u{FFFD}').count();
+    let bad = text.matches('\u{FFFD}').count();
     declared || body.contains(&0) || bad * 10 > body.len()
 }
 

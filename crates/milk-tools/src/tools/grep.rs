@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::Path;
 
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
-use milk_core::tool::{Location, PreparedCall, ToolError, ToolKind, ToolOutcome};
+use milk_core::tool::{Location, PreparedCall, ToolError, ToolKind};
 
 use super::find_files::Names;
 use crate::args::{Param, Shape};
@@ -52,7 +53,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     if pattern.is_empty() {
         return Err(ToolError::new("`pattern` must not be empty"));
     }
-    let matcher = RegexMatcherBuilder::new().line_terminator(Some(b'\n')).crlf(true).build(&pattern);
+    let matcher = RegexMatcherBuilder::new().multi_line(true).crlf(true).build(&pattern);
     let matcher = matcher.map_err(|error| {
         let error = error.to_string();
         ToolError::new(format!("the pattern is no regular expression for single lines: {error}"))
@@ -73,7 +74,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
         effect,
         run: running_on_disk(move |stop| {
             let grep = Grep { matcher, search, include, depth };
-            ToolOutcome::completed(cap(grep.run(stop), limit))
+            stop.outcome(cap(grep.run(stop), limit))
         }),
     })
 }
@@ -92,6 +93,7 @@ impl Grep {
         let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(LONGEST_SEARCHED))
+            .line_terminator(LineTerminator::crlf())
             .build();
         let mut unread = 0;
         for entry in self.search.walk(self.depth) {
@@ -184,5 +186,25 @@ impl Sink for &mut Hits {
             self.text.push_str(&row);
         }
         Ok(self.count < COUNTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_any_more_076() {
+        let stop = Stop::default();
+        let patience = Search::patience(&stop);
+        let mut reader = Patient { file: io::repeat(b'x'), patience: &patience };
+        let mut buffer = [0; 8];
+        assert_eq!(reader.read(&mut buffer).unwrap(), 8);
+        stop.raise();
+        assert_eq!(reader.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let text = Hits::default().finish(&patience, 0);
+        assert!(text.ends_with(
+            "[the search was stopped before it had seen everything: search in a smaller folder]\n"
+        ));
     }
 }

@@ -37,7 +37,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
         changes: Vec::new(),
         effect,
         run: running_on_disk(move |stop| match list(&spot.real, stop) {
-            Ok(text) => ToolOutcome::completed(cap(text, limit)),
+            Ok(text) => stop.outcome(cap(text, limit)),
             Err(error) => ToolOutcome::failed(error.message),
         }),
     })

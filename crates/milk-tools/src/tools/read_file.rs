@@ -11,7 +11,7 @@ use crate::args::{Param, Shape};
 use crate::builtin::{Call, Prepare, Row, Stop, running_on_disk};
 use crate::paths::{FinalLink, Spot, reading};
 use crate::snapshot::{cannot, open_regular};
-use crate::text::{cap, cut_line, lossy, size};
+use crate::text::{cap, cut_line, lossy, prefix, size};
 
 pub(crate) const ROW: Row = Row {
     name: "read_file",
@@ -51,7 +51,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
         run: running_on_disk(move |stop| {
             let page = Page { skip, lines, room: limit - NOTES };
             match page.read(&spot.real, stop) {
-                Ok(text) => ToolOutcome::completed(cap(text, limit)),
+                Ok(text) => stop.outcome(cap(text, limit)),
                 Err(error) => ToolOutcome::failed(error.message),
             }
         }),
@@ -188,13 +188,15 @@ impl Lines {
         }
         let text = lossy(&bytes);
         let text = if first { text.strip_prefix('\u{FEFF}').unwrap_or(&text) } else { &text };
-        let marred = std::str::from_utf8(&bytes).is_err_and(|error| error.error_len().is_some());
         // Two bytes of line end may be missing from `bytes`.
-        let text = if length > bytes.len() as u64 + 2 {
-            let kept = crate::text::prefix(text, LONGEST_LINE);
-            format!("{kept}… [a line of {}]", size(length))
-        } else {
+        let is_whole = length <= bytes.len() as u64 + 2;
+        // A character that the cut went through is no fault of the file.
+        let marred = std::str::from_utf8(&bytes).is_err_and(|error| is_whole || error.error_len().is_some());
+        let text = if is_whole {
             cut_line(text, LONGEST_LINE).into_owned()
+        } else {
+            let kept = prefix(text, LONGEST_LINE);
+            format!("{kept}… [a line of {}]", size(length))
         };
         Ok(Some(Line { text, marred }))
     }

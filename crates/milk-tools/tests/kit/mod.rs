@@ -13,6 +13,7 @@ use milk_core::tool::{PreparedCall, ToolContext, ToolError, ToolOutcome, Workspa
 use milk_tools::process::{Launcher, ProcessGroups};
 use milk_tools::{ToolEnv, builtin_tools};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Longest result in the tests, in bytes.
 pub const RESULT_LIMIT: usize = 20_000;
@@ -112,8 +113,13 @@ impl Kit {
     }
 }
 
+/// A call that nobody watches or stops.
+pub fn quiet() -> ToolContext {
+    ToolContext { output: Arc::new(|_| ()), cancel: CancellationToken::new(), time_limit: None }
+}
+
 pub async fn run(call: PreparedCall) -> ToolOutcome {
-    (call.run)(ToolContext { output: Arc::new(|_| ()), time_limit: None }).await
+    (call.run)(quiet()).await
 }
 
 type Case = fn(World) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -123,7 +129,9 @@ pub fn harness(arguments: &[String], cases: &[(&str, Case)]) -> ExitCode {
     let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(*filter));
     if arguments.iter().any(|argument| argument == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
+        for (name, _) in cases {
+            println!("{name}: test");
+        }
         return ExitCode::SUCCESS;
     }
     let mut failed = Vec::new();
