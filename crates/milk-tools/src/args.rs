@@ -266,14 +266,13 @@ mod tests {
             (json!([2]), None),
         ] {
             let got = args(json!({"limit": given})).count_or("limit");
-            match expected {
-                Some(number) => assert_eq!(got, Ok(Some(number)), "{given}"),
-                None => {
-                    let message = got.unwrap_err().message;
-                    assert!(message.starts_with("`limit` must be a whole number"), "{given}: {message}");
-                    assert!(message.ends_with(&given.to_string()), "{given}: {message}");
-                }
+            if let Some(number) = expected {
+                assert_eq!(got, Ok(Some(number)), "{given}");
+                continue;
             }
+            let message = got.unwrap_err().message;
+            assert!(message.starts_with("`limit` must be a whole number"), "{given}: {message}");
+            assert!(message.ends_with(&given.to_string()), "{given}: {message}");
         }
         assert_eq!(args(json!({})).count_or("limit"), Ok(None));
         assert_eq!(args(json!({"limit": null})).count_or("limit"), Ok(None));

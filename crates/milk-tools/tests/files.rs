@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::format_collect,
     missing_debug_implementations,
     reason = "a test"
 )]

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn only_the_passage_changes() {
-        let lines = |end: &str| (0..3000).map(|n| format!("line {n}{end}")).collect::<String>();
+        let lines = |end: &str| (0..3000).map(|n| format!("line {n}{end}")).collect::<Vec<_>>().concat();
         for end in ["\n", "\r\n"] {
             let text = lines(end);
             let got = splice(&text, "line 1500\nline 1501\n", "new\n", Scope::Unique).unwrap();
