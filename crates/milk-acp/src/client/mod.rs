@@ -25,8 +25,6 @@
 mod event;
 mod permission;
 mod read;
-#[cfg(test)]
-mod tests;
 mod turn;
 
 use std::collections::HashMap;

@@ -15,7 +15,9 @@ use milk_core::event::{ContextUsage, EventKind, Route};
 use crate::peer;
 use crate::profile::Echo;
 use crate::wire::delta::{Delta, Shape};
-use crate::wire::{Handle, Version, v2::RouteInfo};
+use crate::wire::v1::FirstRow;
+use crate::wire::v2::RouteInfo;
+use crate::wire::{Handle, Version};
 use crate::writer::Outgoing;
 
 /// Longest title of a row, in characters. The question and `rawInput` have the whole.
@@ -25,6 +27,7 @@ const TITLE: usize = 1000;
 #[derive(Debug)]
 pub(crate) enum Update {
     V1(schema::v1::SessionUpdate),
+    V1FirstRow(Box<FirstRow>),
     V2(schema::v2::SessionUpdate),
     /// A piece that may merge with its neighbours.
     Delta {
@@ -46,6 +49,9 @@ impl Update {
             Self::V1(update) => {
                 let update = schema::v1::SessionNotification::new(of.shared(), update);
                 peer::notification("session/update", &update)
+            }
+            Self::V1FirstRow(update) => {
+                peer::notification("session/update", &FirstRowNotice { session_id: of.as_str(), update })
             }
             Self::V2(update) => {
                 let update = schema::v2::UpdateSessionNotification::new(of.shared(), update);
@@ -73,6 +79,13 @@ struct RouteNotice<'a> {
     session_id: &'a str,
     #[serde(flatten)]
     route: RouteInfo<'a>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FirstRowNotice<'a> {
+    session_id: &'a str,
+    update: Box<FirstRow>,
 }
 
 /// Takes the updates that an event becomes, in order.

@@ -111,7 +111,7 @@ impl Map {
             .content(wire::diffs(&row.changes))
             .locations(wire::locations(&row.locations))
             .raw_input(row.input);
-        out(Update::V1(v1::SessionUpdate::ToolCall(call)));
+        out(Update::V1FirstRow(Box::new(wire::FirstRow::new(call))));
         if !matches!(row.status, RowStatus::Ended(_)) {
             let open = Row { title, titled: Titled::Itself, changes: row.changes, live: Live::default() };
             self.rows.insert(row.id, open);

@@ -5,8 +5,6 @@ pub(crate) mod answer;
 mod gate;
 mod question;
 mod registry;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

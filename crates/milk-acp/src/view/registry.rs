@@ -149,12 +149,6 @@ impl Registry {
         remember(&mut lock(&self.state).closed, id);
     }
 
-    /// Whether an id was closed or deleted on this connection.
-    #[cfg(test)]
-    pub(crate) fn was_closed(&self, id: &str) -> bool {
-        lock(&self.state).closed.contains(id)
-    }
-
     /// Every view, once each.
     pub(crate) fn views(&self) -> Vec<Arc<View>> {
         let state = lock(&self.state);

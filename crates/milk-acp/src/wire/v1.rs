@@ -9,6 +9,7 @@ use milk_core::event::{RowStatus, StopReason};
 use milk_core::session::SessionSummary;
 use milk_core::tool::{FileAction, FileChange, Location, ToolKind, ToolStatus};
 use milk_engine::command::CommandSpec;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::text_path;
@@ -122,6 +123,27 @@ pub(crate) fn status(status: RowStatus) -> v1::ToolCallStatus {
         RowStatus::Ended(ToolStatus::Completed) => v1::ToolCallStatus::Completed,
         // v1 has no word for cancelled (R12).
         RowStatus::Ended(ToolStatus::Failed | ToolStatus::Cancelled) => v1::ToolCallStatus::Failed,
+    }
+}
+
+/// A row's first update. The schema's type leaves its defaults out; not every client fills them in.
+#[derive(Debug, Serialize)]
+pub(crate) struct FirstRow {
+    #[serde(rename = "sessionUpdate")]
+    tag: &'static str,
+    #[serde(flatten)]
+    call: v1::ToolCall,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<v1::ToolKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<v1::ToolCallStatus>,
+}
+
+impl FirstRow {
+    pub(crate) fn new(call: v1::ToolCall) -> Self {
+        let kind = (call.kind == v1::ToolKind::default()).then_some(call.kind);
+        let status = (call.status == v1::ToolCallStatus::default()).then_some(call.status);
+        Self { tag: "tool_call", call, kind, status }
     }
 }
 
