@@ -160,19 +160,20 @@ async fn case_051_reading_does_not_ask() {
 /// While the question is open nothing is sent; after the yes it is.
 #[tokio::test]
 async fn http_tools_send_nothing_before_the_yes() {
-    let elsewhere =
-        ModelServer::start(Script::replies([]).route("/get", Reply::body(200, "text/plain", "found")).unchecked())
-            .await;
+    let elsewhere = ModelServer::start(
+        Script::replies([]).route("/get", Reply::body(200, "text/plain", "found")).unchecked(),
+    )
+    .await;
     let rig = Plan::obedient().start().await;
     for (tool, extra) in [("http_get", json!({})), ("http_request", json!({"method": "PUT", "body": "x"}))] {
         let mut arguments = json!({"url": format!("{}/get", elsewhere.url())});
         arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        let before = elsewhere.all_requests().len();
+        let (before, connections) = (elsewhere.all_requests().len(), elsewhere.connections());
         let prompt = rig.begin(tool, arguments);
         let question = rig.agent.expect_request("session/request_permission").await;
         assert_has(&words(&question), &elsewhere.url());
         rig.agent.sync().await;
-        assert_eq!(elsewhere.connections(), before, "{tool} reached the network before the yes");
+        assert_eq!(elsewhere.connections(), connections, "{tool} reached the network before the yes");
         rig.agent.select(&question, "allow");
         rig.agent.response(prompt).await.unwrap();
         assert_eq!(elsewhere.all_requests().len(), before + 1, "{tool}");
@@ -428,14 +429,8 @@ async fn case_055_the_whole_diff_is_there_before_the_question() {
         // The question is the newest line but for the state; what came before it has the diff.
         let row = rig.agent.transcript().tool_rows(&rig.session).remove(0);
         let [diff] = diffs(&row)[..] else { panic!("{tool}: a diff before the question: {row:#?}") };
-        assert_eq!(diff["changes"], json!([{"operation": "modify", "path": path}]).as_array().map(
-            |wanted| {
-                // Fields beyond these two (the kind of file) are the schema's to judge.
-                let change = &diff["changes"][0];
-                assert_eq!((&change["operation"], &change["path"]), (&wanted[0]["operation"], &wanted[0]["path"]));
-                diff["changes"].clone()
-            }
-        ).unwrap());
+        let change = &diff["changes"][0];
+        assert_eq!((change["operation"].as_str(), change["path"].as_str()), (Some("modify"), path.to_str()));
         assert_eq!(diff["patch"]["format"], "git_patch");
         assert_eq!(patched(BEFORE, diff["patch"]["text"].as_str().unwrap()), AFTER, "{tool}: all hunks");
         assert_eq!(rig.home.read("a.txt"), BEFORE);
@@ -455,7 +450,11 @@ async fn case_055_the_diff_for_v1_has_both_texts() {
         let row = rig.agent.transcript().tool_rows(&rig.session).remove(0);
         let [diff] = diffs(&row)[..] else { panic!("{tool}: a diff before the question: {row:#?}") };
         assert_eq!(diff["path"], path.to_str().unwrap());
-        assert_eq!((diff["oldText"].as_str(), diff["newText"].as_str()), (Some(BEFORE), Some(AFTER)), "{tool}");
+        assert_eq!(
+            (diff["oldText"].as_str(), diff["newText"].as_str()),
+            (Some(BEFORE), Some(AFTER)),
+            "{tool}"
+        );
         rig.agent.select(&question, "allow");
         rig.agent.response(prompt).await.unwrap();
         assert_eq!(rig.home.read("a.txt"), AFTER, "{tool}");
@@ -506,7 +505,8 @@ async fn case_055_a_file_that_changed_under_the_question_is_not_overwritten() {
 // ---- 056: a crafted text cannot repaint the question
 
 fn repaints(text: &str) -> bool {
-    let is_bidi = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}');
+    let is_bidi =
+        |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{200E}' | '\u{200F}');
     text.chars().any(|c| c.is_control() || is_bidi(c))
 }
 

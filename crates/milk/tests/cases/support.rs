@@ -103,12 +103,8 @@ impl Plan {
         let mut config = json!({"agent": "test", "agents": [agent]});
         config.as_object_mut().unwrap().extend(self.root);
         home.config(&config);
-        let seat = Seat {
-            policy: self.policy,
-            version: self.version,
-            env: self.env,
-            process_cwd: self.process_cwd,
-        };
+        let seat =
+            Seat { policy: self.policy, version: self.version, env: self.env, process_cwd: self.process_cwd };
         let agent = seat.start(&home).await;
         let session = agent.new_session(home.workspace()).await;
         Rig { agent, session, server, home, seat }
@@ -233,6 +229,11 @@ impl Rig {
     /// Ends milk and starts it again in the same home, with a fresh session in the workspace.
     pub(crate) async fn restarted(self) -> Self {
         assert!(self.agent.shutdown().await.success());
+        self.revived().await
+    }
+
+    /// Starts milk again after it has ended, in the same home, with a fresh session in the workspace.
+    pub(crate) async fn revived(self) -> Self {
         let agent = self.seat.start(&self.home).await;
         let session = agent.new_session(self.home.workspace()).await;
         Self { agent, session, ..self }
