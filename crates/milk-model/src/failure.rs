@@ -9,7 +9,8 @@ use std::time::Duration;
 use milk_core::model::{ModelError, ModelErrorKind};
 use reqwest::StatusCode;
 
-pub(crate) use server_error::ServerError;
+pub(crate) use server_error::{ServerError, html_summary};
+pub(crate) use transport::unreached;
 
 use crate::http::BaseUrl;
 use crate::retry::Again;
@@ -71,6 +72,22 @@ impl Reporter {
     pub(crate) fn broken(&self, what: &str) -> Failed {
         let details = format!("the answer of {} is broken: {what}", self.base.place());
         self.failed(ModelErrorKind::BrokenStream, Again::Later, &details)
+    }
+
+    /// A page came in place of an answer: the address leads to a server of another kind, or to its front page.
+    pub(crate) fn not_an_api(&self, page: &str) -> Failed {
+        let (place, agent) = (self.base.place(), &self.agent);
+        let details =
+            format!("{place} answers with {page}, not as a model server. Check `url` of the agent `{agent}`");
+        self.failed(ModelErrorKind::NotFound, Again::Never, &details)
+    }
+
+    /// The server asks for a longer wait than milk sits through.
+    pub(crate) fn asked_too_much(&self, failed: Failed, wait: Duration) -> ModelError {
+        let minutes = wait.as_secs().div_ceil(60);
+        let details =
+            format!("{}. It asks to wait {minutes} minutes, so milk does not", failed.error.details);
+        ModelError { details, ..failed.error }
     }
 
     /// The server answered with an error status.

@@ -1,7 +1,8 @@
 //! Values that must not be seen: keys, tokens, header values.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A key, a token or the value of a private header. It cannot be printed: `Debug` masks it, and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,9 +31,11 @@ impl<T: Into<Arc<str>>> From<T> for Secret {
 }
 
 /// Takes secrets out of texts that others wrote (error bodies, error chains), before a person sees them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Masker {
     secrets: Vec<Secret>,
+    /// The newest tokens that a command made.
+    tokens: Mutex<VecDeque<Secret>>,
 }
 
 impl Masker {
@@ -48,10 +51,21 @@ impl Masker {
         }
     }
 
+    /// Adds a token that became known only now; those before the last few are forgotten.
+    pub(crate) fn add_token(&self, token: &Secret) {
+        const KEPT: usize = 4;
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if token.reveal().len() >= Self::SHORTEST && !tokens.contains(token) {
+            tokens.truncate(KEPT - 1);
+            tokens.push_front(token.clone());
+        }
+    }
+
     /// The text without any secret.
     pub(crate) fn mask(&self, text: &str) -> String {
-        let known =
-            self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK));
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = self.secrets.iter().chain(tokens.iter());
+        let known = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK));
         Self::MARKS.iter().fold(known, |text, mark| without_marked(&text, mark))
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use milk_core::model::ModelErrorKind;
 
-use super::{Failed, Reporter, cures, sentences};
+use super::{Failed, Reporter, cures, one_line, sentences};
+use crate::discover::Found;
 use crate::retry::Again;
 
 impl Reporter {
@@ -45,6 +46,15 @@ impl Reporter {
     /// The connection broke in the middle of the answer.
     pub(crate) fn connection_lost(&self, error: &reqwest::Error) -> Failed {
         self.broken(&format!("the connection was lost ({})", innermost(error)))
+    }
+}
+
+/// What a probe found where its request came to nothing.
+pub(crate) fn unreached(error: &reqwest::Error) -> Found {
+    match io_kind(error) {
+        Some(io::ErrorKind::ConnectionRefused) => Found::Refused,
+        _ if error.is_timeout() => Found::TimedOut,
+        _ => Found::Unreachable(one_line(&innermost(error))),
     }
 }
 

@@ -1,15 +1,17 @@
 //! The HTTP clients of the process: built when a request first needs them, and shared by all models.
 
 pub mod address;
+pub(crate) mod headers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, ClientBuilder};
+use reqwest::{Client, ClientBuilder, Response};
 use tokio::sync::OnceCell;
 use url::Url;
 
+pub(crate) use address::place;
 pub use address::{BadAddress, BaseUrl, CHAT_PATH};
 
 /// How connections are made.
@@ -75,6 +77,20 @@ impl HttpClients {
             (false, _) => inner.remote.get_or_try_init(|| build_secure(timeout, Route::ByEnvironment)).await,
         }
     }
+}
+
+/// Reads the start of a body that is only for telling a person: at most 64 KiB, and as much of it as comes while each
+/// piece takes no longer than `patience`. What cannot be read is left out.
+pub(crate) async fn read_start(mut response: Response, patience: Duration) -> Vec<u8> {
+    const MOST: usize = 64 << 10;
+    let mut body = Vec::new();
+    while let Ok(Ok(Some(bytes))) = tokio::time::timeout(patience, response.chunk()).await {
+        body.extend_from_slice(&bytes[..bytes.len().min(MOST - body.len())]);
+        if body.len() == MOST {
+            break;
+        }
+    }
+    body
 }
 
 /// Which way requests go.

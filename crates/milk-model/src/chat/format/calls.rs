@@ -45,10 +45,6 @@ pub(super) struct TooManyCalls;
 const MOST: usize = 256;
 
 impl Calls {
-    pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
     /// Takes a piece.
     pub(super) fn take(&mut self, delta: CallDelta) -> Result<(), TooManyCalls> {
         let function = delta.function.unwrap_or_default();

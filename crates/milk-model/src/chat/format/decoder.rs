@@ -15,7 +15,7 @@ use crate::failure::ServerError;
 use crate::sse;
 
 /// The most that one reply may hold, in bytes of JSON.
-pub(crate) const REPLY_LIMIT: usize = 64 << 20;
+const REPLY_LIMIT: usize = 64 << 20;
 
 /// The data of the event that ends a stream.
 const DONE: &str = "[DONE]";

@@ -10,6 +10,6 @@ mod prose;
 mod reasoning;
 mod request;
 
-pub(crate) use decoder::{Decoder, Progress, REPLY_LIMIT, StreamFault};
+pub(crate) use decoder::{Decoder, Progress, StreamFault};
 pub use request::EmptyContent;
 pub(crate) use request::{BodyOptions, ReasoningFields, UsageWish, body, reasoning_fields_of};

@@ -1,0 +1,9 @@
+//! The chat client and the probes against a scripted server on loopback. Tests are named after the bug cases they replay.
+
+mod dialects;
+mod discovery;
+mod network;
+mod retries;
+mod secrets;
+mod streams;
+mod support;
