@@ -200,6 +200,9 @@ fn text_thoughts_and_notices_are_chunks() {
     assert!(v1.is_empty() && v2.is_empty(), "an empty piece is nothing");
 }
 
+/// An event, and what of it stands in a `state_update`.
+type StateCase = (Box<dyn Fn() -> EventKind>, Value);
+
 #[test]
 fn states_are_v2_only_and_tell_why() {
     let route = || Route { agent: "main".into(), target: RouteTarget::Primary, reason: "default".into() };
@@ -209,13 +212,12 @@ fn states_are_v2_only_and_tell_why() {
         update.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
         vec![update]
     };
-    type Case = (Box<dyn Fn() -> EventKind>, Value);
     let failure = || Failure {
         retryable: true,
         provider: Some("ollama".into()),
         ..Failure::new("timed_out", "no answer")
     };
-    let cases: Vec<Case> = vec![
+    let cases: Vec<StateCase> = vec![
         (Box::new(|| EventKind::State(State::Running)), json!({"state": "running"})),
         (Box::new(|| EventKind::State(State::RequiresAction)), json!({"state": "requires_action"})),
         (Box::new(move || idle(StopReason::EndTurn)), json!({"state": "idle", "stopReason": "end_turn"})),

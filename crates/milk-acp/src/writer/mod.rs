@@ -61,6 +61,14 @@ struct State {
     /// Bytes of the write that is under way.
     in_flight: usize,
     phase: Phase,
+    thread: Thread,
+}
+
+/// What the writer's thread does: waking one that is awake costs a system call for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    Awake,
+    Waiting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +83,8 @@ enum Phase {
 impl Writer {
     /// Starts the thread that writes to `out`. Fails when the system has no thread to give.
     pub(crate) fn start(out: impl Write + Send + 'static) -> std::io::Result<Self> {
-        let state = State { queue: Queue::default(), in_flight: 0, phase: Phase::Open };
+        let state =
+            State { queue: Queue::default(), in_flight: 0, phase: Phase::Open, thread: Thread::Awake };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -94,8 +103,11 @@ impl Writer {
             return;
         }
         state.queue.push(message);
+        let waiting = std::mem::replace(&mut state.thread, Thread::Awake) == Thread::Waiting;
         drop(state);
-        self.shared.wake.notify_one();
+        if waiting {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// `None` while there is room, else a future that resolves when there is.
@@ -194,7 +206,9 @@ impl Shared {
             if state.phase != Phase::Open {
                 return None;
             }
+            state.thread = Thread::Waiting;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.thread = Thread::Awake;
         }
     }
 }

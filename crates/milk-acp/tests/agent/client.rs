@@ -37,7 +37,7 @@ async fn told(events: &mut Events) -> Vec<String> {
                 (format!("tool {}{output}", status.unwrap_or_default()).trim_end().to_owned(), false)
             }
             EventKind::Permission(question) => {
-                let word = format!("asks {} {}", question.title, question.description);
+                let word = format!("asks {} {}", question.title, question.description).trim_end().to_owned();
                 assert!(question.pick_kind(PermissionKind::AllowOnce));
                 (word, false)
             }
@@ -179,15 +179,7 @@ async fn a_v1_agent_that_refuses_to_talk_of_v2() {
     let session = client.new_session(Path::new("/w")).await.unwrap();
     client.prompt(&session, "hi");
     let told = told(&mut events).await;
-    assert_eq!(
-        told,
-        ["tool Pending", "asks Run ls?", "text hello", "Ok(Other(\"max_tokens\"))"]
-            .map(|word| word.to_owned())
-            .to_vec()
-            .into_iter()
-            .map(|word| if word == "asks Run ls?" { "asks Run ls? ".to_owned() } else { word })
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(told, ["tool Pending", "asks Run ls?", "text hello", "Ok(Other(\"max_tokens\"))"]);
     let mut answers = Vec::new();
     for _ in 0..2 {
         if let EventKind::Text { text, .. } = events.next().await.unwrap().kind {
@@ -220,18 +212,19 @@ async fn a_v2_agent_that_answers_early() {
     client.initialize("test", "1").await.unwrap();
     let session = client.new_session(Path::new("/w")).await.unwrap();
     client.prompt(&session, "hi");
-    let mut seen = Vec::new();
+    let mut asked = None;
+    let mut withdrawn = None;
     let end = loop {
         match events.next().await.unwrap().kind {
-            EventKind::Permission(question) => seen.push((question.id, false)),
-            EventKind::PermissionWithdrawn(id) => seen.push((id, true)),
+            EventKind::Permission(question) => asked = Some(question),
+            EventKind::PermissionWithdrawn(id) => withdrawn = Some(id),
             EventKind::TurnEnded(end) => break end,
             _ => {}
         }
     };
     assert_eq!(end, Ok(StopReason::EndTurn));
-    assert_eq!(seen[0].0, seen[1].0);
-    assert_eq!((seen[0].1, seen[1].1), (false, true));
+    assert_eq!(asked.map(|question| question.id), withdrawn);
+    assert!(withdrawn.is_some());
 }
 
 #[tokio::test]

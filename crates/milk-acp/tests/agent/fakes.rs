@@ -58,6 +58,11 @@ impl Script {
         Reply(sender)
     }
 
+    /// Drops the replies that no request has taken.
+    pub(crate) fn forget(&self) {
+        self.replies.lock().unwrap().clear();
+    }
+
     pub(crate) fn text(&self, text: &str) {
         let reply = self.open_reply();
         reply.text(text);
@@ -91,6 +96,11 @@ impl Reply {
         self.send(Ok(ModelEvent::Text(text.to_owned())));
     }
 
+    /// How many events the turn has not taken yet.
+    pub(crate) fn left(&self) -> usize {
+        self.0.max_capacity() - self.0.capacity()
+    }
+
     pub(crate) fn thought(&self, text: &str) {
         self.send(Ok(ModelEvent::Thought(text.to_owned())));
     }
@@ -110,17 +120,11 @@ impl Model for Script {
     }
 
     fn respond(&self, _: ModelRequest) -> BoxStream<'static, ModelResult> {
-        let queued = self.replies.lock().unwrap().pop_front();
-        match queued {
-            Some(events) => {
-                stream::unfold(events, async |mut events| Some((events.recv().await?, events))).boxed()
-            }
-            None => {
-                let finish = Finish { reason: FinishReason::Complete, provider_notes: None };
-                stream::iter([Ok(ModelEvent::Text("ok".to_owned())), Ok(ModelEvent::Finished(finish))])
-                    .boxed()
-            }
+        if let Some(events) = self.replies.lock().unwrap().pop_front() {
+            return stream::unfold(events, async |mut events| Some((events.recv().await?, events))).boxed();
         }
+        let finish = Finish { reason: FinishReason::Complete, provider_notes: None };
+        stream::iter([Ok(ModelEvent::Text("ok".to_owned())), Ok(ModelEvent::Finished(finish))]).boxed()
     }
 }
 
@@ -139,7 +143,7 @@ struct FakeTool {
 }
 
 impl FakeTool {
-    fn new(name: &str, kind: ToolKind) -> Arc<dyn Tool> {
+    fn named(name: &str, kind: ToolKind) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: name.to_owned(),
             description: name.to_owned(),
@@ -201,9 +205,7 @@ struct Provisions {
 
 impl Provisioner for Provisions {
     fn provision<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Result<Provision, Failure>> {
-        if workspace.root == Path::new("/panics") {
-            panic!("a provisioner's own bug");
-        }
+        assert_ne!(workspace.root, Path::new("/panics"), "a provisioner's own bug");
         let settings = Settings {
             max_model_calls: Some(10),
             tool_time_limit: None,
@@ -217,9 +219,9 @@ impl Provisioner for Provisions {
         let provision = Provision {
             agents: Agents { primary: Arc::new(self.model.clone()), escalation: None },
             tools: vec![
-                FakeTool::new("peek", ToolKind::Read),
-                FakeTool::new("write", ToolKind::Edit),
-                FakeTool::new("run", ToolKind::Execute),
+                FakeTool::named("peek", ToolKind::Read),
+                FakeTool::named("write", ToolKind::Edit),
+                FakeTool::named("run", ToolKind::Execute),
             ],
             settings,
             instructions: None,

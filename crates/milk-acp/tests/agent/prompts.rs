@@ -48,16 +48,16 @@ fn deltas_of_one_message_concatenate_to_it() {
     rig.v2();
     let session = rig.session();
     let reply = rig.model.open_reply();
-    let expected: String = (0..2000).map(|number| format!("{number} ")).collect();
-    for number in 0..2000 {
-        reply.text(&format!("{number} "));
+    let pieces: Vec<String> = (0..2000).map(|number| format!("{number} ")).collect();
+    for piece in &pieces {
+        reply.text(piece);
     }
     reply.finish();
     let (updates, _) = rig.turn(&session, "count");
     let chunks = updates.iter().filter(|update| word_is(update, "agent_message_chunk"));
     let text: String =
         chunks.map(|update| update["params"]["update"]["content"]["text"].as_str().unwrap()).collect();
-    assert_eq!(text, expected);
+    assert_eq!(text, pieces.concat());
 }
 
 fn word_is(update: &Value, kind: &str) -> bool {
