@@ -189,7 +189,7 @@ async fn read(mut response: Response) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Reads a list of models in the usual shapes: OpenAI's `data`, Ollama's `models`, or a bare list.
+/// Reads a list of models in the usual shapes: `data` as usual, `models` as Ollama has it, or a bare list.
 fn listed(body: &[u8]) -> Found {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         let text = String::from_utf8_lossy(body);

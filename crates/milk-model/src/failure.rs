@@ -34,6 +34,15 @@ pub(crate) struct Reporter {
     pub(crate) has_credential: bool,
 }
 
+impl Failed {
+    /// The error where the server asks for a longer wait than milk sits through.
+    pub(crate) fn asked_too_much(self, wait: Duration) -> ModelError {
+        let minutes = wait.as_secs().div_ceil(60);
+        let details = format!("{}. It asks to wait {minutes} minutes, so milk does not", self.error.details);
+        ModelError { details, ..self.error }
+    }
+}
+
 /// What milk waited for when time ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waited {
@@ -80,14 +89,6 @@ impl Reporter {
         let details =
             format!("{place} answers with {page}, not as a model server. Check `url` of the agent `{agent}`");
         self.failed(ModelErrorKind::NotFound, Again::Never, &details)
-    }
-
-    /// The server asks for a longer wait than milk sits through.
-    pub(crate) fn asked_too_much(&self, failed: Failed, wait: Duration) -> ModelError {
-        let minutes = wait.as_secs().div_ceil(60);
-        let details =
-            format!("{}. It asks to wait {minutes} minutes, so milk does not", failed.error.details);
-        ModelError { details, ..failed.error }
     }
 
     /// The server answered with an error status.

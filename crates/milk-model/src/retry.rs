@@ -30,7 +30,7 @@ impl Default for RetryPolicy {
             refused_tries: 2,
             first_wait: Duration::from_millis(500),
             longest_wait: Duration::from_secs(8),
-            longest_asked: Duration::from_secs(60),
+            longest_asked: Duration::from_mins(1),
             jitter: Jitter::Random,
         }
     }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(policy.judge(Again::Never, 1), Verdict::GiveUp);
         assert_eq!(policy.judge(Again::Asked(Duration::from_secs(2)), 1), retry(2, 4, 2_000));
         assert_eq!(policy.judge(Again::Asked(Duration::ZERO), 2), retry(3, 4, 1_000));
-        let day = Duration::from_secs(86_400);
+        let day = Duration::from_hours(24);
         assert_eq!(policy.judge(Again::Asked(day), 1), Verdict::AskedTooMuch(day));
         let many = RetryPolicy { tries: 40, jitter: Jitter::Fixed(0.0), ..policy };
         assert_eq!(many.judge(Again::Later, 39), retry(40, 40, 4_000));

@@ -150,7 +150,7 @@ impl Server {
                 }
             }
             let refusal = self.refusal(response).await;
-            match self.without_refused_field(request, shape, status, &refusal.said) {
+            match without_refused_field(request, shape, status, &refusal.said) {
                 Some(smaller) => shape = smaller,
                 None => return Err(refusal.failed),
             }
@@ -233,26 +233,6 @@ impl Server {
             self.info.agent
         )
     }
-
-    /// The shape without a field that the server says it does not know, if the request had it.
-    fn without_refused_field(
-        &self,
-        request: &ModelRequest,
-        shape: Shape,
-        status: StatusCode,
-        said: &ServerError,
-    ) -> Option<Shape> {
-        if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
-            return None;
-        }
-        if shape.usage == UsageWish::AskedFor && said.rejects_field("stream_options") {
-            return Some(Shape { usage: UsageWish::LeftOut, ..shape });
-        }
-        let fields = format::reasoning_fields_of(request);
-        let refuses_reasoning = fields.iter().any(|field| said.rejects_field(field));
-        (shape.reasoning == ReasoningFields::SentBack && refuses_reasoning)
-            .then_some(Shape { reasoning: ReasoningFields::LeftOut, ..shape })
-    }
 }
 
 /// A refused request, and what the server said.
@@ -261,17 +241,34 @@ struct Refusal {
     said: ServerError,
 }
 
+/// The shape without a field that the server says it does not know, if the request had it.
+fn without_refused_field(
+    request: &ModelRequest,
+    shape: Shape,
+    status: StatusCode,
+    said: &ServerError,
+) -> Option<Shape> {
+    if !matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
+        return None;
+    }
+    if shape.usage == UsageWish::AskedFor && said.rejects_field("stream_options") {
+        return Some(Shape { usage: UsageWish::LeftOut, ..shape });
+    }
+    let fields = format::reasoning_fields_of(request);
+    let refuses_reasoning = fields.iter().any(|field| said.rejects_field(field));
+    (shape.reasoning == ReasoningFields::SentBack && refuses_reasoning)
+        .then_some(Shape { reasoning: ReasoningFields::LeftOut, ..shape })
+}
+
 impl Learnt {
     fn shape(&self) -> Shape {
+        let refused = |field: &AtomicBool| field.load(Ordering::Relaxed);
         Shape {
-            usage: if self.no_usage_wish.load(Ordering::Relaxed) {
-                UsageWish::LeftOut
+            usage: if refused(&self.no_usage_wish) { UsageWish::LeftOut } else { UsageWish::AskedFor },
+            reasoning: if refused(&self.no_reasoning) {
+                ReasoningFields::LeftOut
             } else {
-                UsageWish::AskedFor
-            },
-            reasoning: match self.no_reasoning.load(Ordering::Relaxed) {
-                true => ReasoningFields::LeftOut,
-                false => ReasoningFields::SentBack,
+                ReasoningFields::SentBack
             },
         }
     }

@@ -96,8 +96,8 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            first_byte: Duration::from_secs(600),
-            between_bytes: Duration::from_secs(120),
+            first_byte: Duration::from_mins(10),
+            between_bytes: Duration::from_mins(2),
             after_finish: Duration::from_secs(5),
         }
     }

@@ -112,7 +112,7 @@ impl Exchange {
                 Ok(ModelEvent::Retrying(Retry { attempt, limit, wait, cause: failed.error.details }))
             }
             Verdict::GiveUp => Err(failed.error),
-            Verdict::AskedTooMuch(asked) => Err(self.server.reporter.asked_too_much(failed, asked)),
+            Verdict::AskedTooMuch(asked) => Err(failed.asked_too_much(asked)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Chat completions: the dialect of OpenAI's API that nearly every model server speaks.
+//! Chat completions: the dialect that nearly every model server speaks, first spoken by `OpenAI`'s.
 
 mod client;
 mod config;

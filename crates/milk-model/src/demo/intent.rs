@@ -49,7 +49,7 @@ pub(super) fn parse(text: &str) -> Option<Intent> {
 
 fn read(rest: &str) -> Option<Intent> {
     let path = name(without_leading(rest, &["me", "the", "file", "contents of", "content of", "the"]))?;
-    intent("I will read it.", "read_file", [("path", path)])
+    Some(intent("I will read it.", "read_file", [("path", path)]))
 }
 
 fn list(rest: &str) -> Option<Intent> {
@@ -59,57 +59,57 @@ fn list(rest: &str) -> Option<Intent> {
         "" => rest,
         named => name(named)?,
     };
-    intent("I will look.", "list_dir", [("path", path)])
+    Some(intent("I will look.", "list_dir", [("path", path)]))
 }
 
 fn find(rest: &str) -> Option<Intent> {
     let (wanted, path) = with_place(rest);
     let fillers = ["me", "all", "the", "files", "file", "named", "called", "matching", "like"];
     let pattern = name(without_leading(wanted, &fillers))?;
-    intent("I will look for it.", "find_files", [("path", path), ("pattern", pattern)])
+    Some(intent("I will look for it.", "find_files", [("path", path), ("pattern", pattern)]))
 }
 
 fn search(rest: &str) -> Option<Intent> {
     let (wanted, path) = with_place(rest);
     let pattern = unquoted(without_leading(wanted, &["for"]), &['"', '\'', '`']);
-    intent("I will search.", "grep", [("pattern", some(pattern)?), ("path", path)])
+    Some(intent("I will search.", "grep", [("pattern", some(pattern)?), ("path", path)]))
 }
 
 fn run(rest: &str) -> Option<Intent> {
     let line = without_leading(rest, &["the command", "command"]);
     let command = unquoted(line, &['`']).trim_start_matches("$ ");
-    let is_prose = ["the ", "it", "this", "that", "my "].iter().any(|word| command.starts_with(word));
+    let is_prose = ["the", "it", "this", "that", "my"].iter().any(|word| after_word(command, word).is_some());
     if is_prose || command.contains('\n') {
         return None;
     }
-    intent("I will run that.", "bash", [("command", some(command)?)])
+    Some(intent("I will run that.", "bash", [("command", some(command)?)]))
 }
 
 fn write(rest: &str) -> Option<Intent> {
     let (content, path) = rest.rsplit_once(" to ")?;
-    written(name(without_leading(path, &["the", "file"]))?, content)
+    Some(written(name(without_leading(path, &["the", "file"]))?, content))
 }
 
 fn create(rest: &str) -> Option<Intent> {
     let rest = without_leading(rest, &["a", "the", "file", "named", "called"]);
     let (path, content) = rest.split_once(" with ").unwrap_or((rest, ""));
-    written(name(path)?, without_leading(content, &["the", "text", "content"]))
+    Some(written(name(path)?, without_leading(content, &["the", "text", "content"])))
 }
 
-fn written(path: &str, content: &str) -> Option<Intent> {
+fn written(path: &str, content: &str) -> Intent {
     let content = unquoted(content.trim(), &['"', '\'', '`']);
     intent("I will write it.", "write_file", [("path", path), ("content", content)])
 }
 
 fn delete(rest: &str) -> Option<Intent> {
     let path = name(without_leading(rest, &["the", "file"]))?;
-    intent("I will delete it.", "delete_file", [("path", path)])
+    Some(intent("I will delete it.", "delete_file", [("path", path)]))
 }
 
 fn rename(rest: &str) -> Option<Intent> {
     let (source, destination) = rest.rsplit_once(" to ")?;
     let source = name(without_leading(source, &["the", "file"]))?;
-    intent("I will move it.", "move_file", [("source", source), ("destination", name(destination)?)])
+    Some(intent("I will move it.", "move_file", [("source", source), ("destination", name(destination)?)]))
 }
 
 fn replace(rest: &str) -> Option<Intent> {
@@ -117,20 +117,17 @@ fn replace(rest: &str) -> Option<Intent> {
     let (new, path) = rest.rsplit_once(" in ")?;
     let quotes = ['"', '\'', '`'];
     let (old, new) = (some(unquoted(old, &quotes))?, unquoted(new, &quotes));
-    intent(
-        "I will change it.",
-        "edit_file",
-        [("path", name(path)?), ("old_string", old), ("new_string", new)],
-    )
+    let arguments = [("path", name(path)?), ("old_string", old), ("new_string", new)];
+    Some(intent("I will change it.", "edit_file", arguments))
 }
 
 fn intent<const N: usize>(
     announcement: &'static str,
     tool: &'static str,
     arguments: [(&str, &str); N],
-) -> Option<Intent> {
+) -> Intent {
     let arguments = arguments.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
-    Some(Intent { announcement, tool, arguments })
+    Intent { announcement, tool, arguments }
 }
 
 /// Splits `WHAT in PLACE`; without a place it is the workspace itself.

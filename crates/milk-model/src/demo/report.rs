@@ -6,20 +6,20 @@ use milk_core::model::{ChatMessage, ToolCall};
 const REPEATED: usize = 4_000;
 
 /// The results that nobody has answered yet, each with the name of its tool.
-pub(super) fn newest_results(messages: &[ChatMessage]) -> Vec<(&str, &str)> {
+pub(super) fn newest_results<'a>(messages: &'a [ChatMessage]) -> Vec<(&'a str, &'a str)> {
     let start = messages.iter().rposition(|message| !matches!(message, ChatMessage::ToolResult { .. }));
     let (before, results) = messages.split_at(start.map_or(0, |at| at + 1));
     let calls: &[ToolCall] = match before.last() {
         Some(ChatMessage::Assistant(message)) => &message.tool_calls,
         _ => &[],
     };
-    let named = |message| match message {
-        &ChatMessage::ToolResult { ref call, ref output } => {
+    let named = |message: &'a ChatMessage| match message {
+        ChatMessage::ToolResult { call, output } => {
             let name =
                 calls.iter().find(|known| known.id == *call).map_or("the tool", |known| known.name.as_str());
             Some((name, output.as_str()))
         }
-        _ => None,
+        ChatMessage::User(_) | ChatMessage::Assistant(_) => None,
     };
     results.iter().filter_map(named).collect()
 }

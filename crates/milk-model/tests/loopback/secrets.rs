@@ -2,7 +2,7 @@
 
 use milk_core::model::ModelErrorKind;
 use milk_core::ports::Model as _;
-use milk_model::{ChatConfig, Credential, Secret};
+use milk_model::{ChatConfig, Credential, HttpClients, Secret};
 use milk_testkit::{ModelServer, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -100,7 +100,7 @@ async fn values_that_cannot_stand_in_a_header_are_said_by_name() {
     let server = ModelServer::respond(|_| Reply::text("ok")).await;
     let headers = vec![("x-bad".to_owned(), Secret::from("a\nSECRET"))];
     let error =
-        milk_model::ChatModel::new(ChatConfig { headers, ..config(server.url()) }, Default::default())
+        milk_model::ChatModel::new(ChatConfig { headers, ..config(server.url()) }, HttpClients::default())
             .unwrap_err();
     assert!(error.details.contains("`x-bad`") && !error.details.contains("SECRET"), "{error}");
     let credential = Credential::Key("a\nSECRET".into());

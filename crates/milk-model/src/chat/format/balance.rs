@@ -23,11 +23,10 @@ impl Balance {
         for (at, byte) in text.bytes().enumerate() {
             self.place = match (self.place, byte) {
                 (Place::Closed, _) => return None,
-                (Place::BehindBackslash, _) => Place::InString,
                 (Place::InString, b'\\') => Place::BehindBackslash,
                 (Place::InString, b'"') if self.depth == 0 => Place::Closed,
                 (Place::InString, b'"') => Place::Outside,
-                (Place::Outside, b'"') => Place::InString,
+                (Place::BehindBackslash, _) | (Place::Outside, b'"') => Place::InString,
                 (Place::Outside, b'{' | b'[') => {
                     self.depth += 1;
                     Place::Outside

@@ -96,14 +96,13 @@ impl Calls {
 
 impl OpenCall {
     fn is_continued_by(&self, id: &str, name: &str) -> bool {
-        let is_other_id = !id.is_empty() && !self.id.is_empty() && id != self.id;
-        let is_other_name = !name.is_empty() && !self.name.is_empty() && name != self.name;
-        let names_again = !name.is_empty() && !self.name.is_empty();
+        let is_other = |said: &str, known: &str| !said.is_empty() && !known.is_empty() && said != known;
         if name.is_empty() {
             // Some servers give each piece an id of its own; only a whole call is not continued by another id.
-            return !(is_other_id && self.balance.is_closed());
+            return !(is_other(id, &self.id) && self.balance.is_closed());
         }
-        !is_other_id && !is_other_name && !(names_again && self.balance.is_closed())
+        let begins_again = !self.name.is_empty() && self.balance.is_closed();
+        !(is_other(id, &self.id) || is_other(name, &self.name) || begins_again)
     }
 
     fn grow(&mut self, id: String, name: String, piece: Option<Value>) {

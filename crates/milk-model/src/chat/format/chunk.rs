@@ -113,6 +113,15 @@ impl Choice {
 }
 
 impl Delta {
+    /// Whether it brings any of the answer.
+    pub(super) fn says_something(&self) -> bool {
+        let texts = [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal];
+        texts.into_iter().flatten().any(|text| !text.is_empty())
+            || self.function_call.is_some()
+            || self.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty())
+            || self.reasoning_details.as_ref().is_some_and(|details| !details.is_empty())
+    }
+
     fn lenient(value: Value) -> Self {
         let Value::Object(mut object) = value else { return Self::default() };
         let mut text = |key: &str| object.remove(key).and_then(text_in);

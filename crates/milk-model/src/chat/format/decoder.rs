@@ -34,7 +34,7 @@ const REASONS: &[(&str, FinishReason)] = &[
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// No data has come yet.
+    /// Nothing of the answer has come yet.
     Silent,
     /// More must come.
     Open,
@@ -48,9 +48,15 @@ pub(crate) enum Progress {
 #[derive(Debug, PartialEq)]
 pub(crate) enum StreamFault {
     /// The server said so itself.
-    Reported(ServerError),
+    Reported(Box<ServerError>),
     /// It cannot be understood, or it broke off.
     Broken(String),
+}
+
+impl StreamFault {
+    fn reported(error: ServerError) -> Self {
+        Self::Reported(Box::new(error))
+    }
 }
 
 /// Decodes one reply.
@@ -115,7 +121,7 @@ impl Decoder {
         let data = event.data.trim();
         if event.name == "error" {
             let error = serde_json::from_str(data).map(|value: Value| ServerError::from_value(&value));
-            return Err(StreamFault::Reported(error.unwrap_or_else(|_| ServerError::from_text(data))));
+            return Err(StreamFault::reported(error.unwrap_or_else(|_| ServerError::from_text(data))));
         }
         match self.piece(data) {
             // Servers that leave the blank line out make one event of several chunks.
@@ -162,9 +168,6 @@ impl Decoder {
     }
 
     fn chunk(&mut self, chunk: Chunk) -> Result<(), StreamFault> {
-        if self.progress == Progress::Silent {
-            self.progress = Progress::Open;
-        }
         if let Some(usage) = chunk.usage.as_ref().and_then(chunk::usage) {
             self.usage = Some(usage);
         }
@@ -173,11 +176,11 @@ impl Decoder {
             self.delta(delta)?;
         }
         if let Some(error) = chunk.error.or(choice.error) {
-            return Err(StreamFault::Reported(ServerError::from_value(&error)));
+            return Err(StreamFault::reported(ServerError::from_value(&error)));
         }
         match choice.finish_reason.as_deref() {
             None | Some("") => Ok(()),
-            Some("error") => Err(StreamFault::Reported(ServerError::from_text(
+            Some("error") => Err(StreamFault::reported(ServerError::from_text(
                 "the server ended its answer with an error",
             ))),
             Some(reason) => {
@@ -189,6 +192,10 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: Delta) -> Result<(), StreamFault> {
+        // A chunk that only names the role may come long before the first token.
+        if self.progress == Progress::Silent && delta.says_something() {
+            self.progress = Progress::Open;
+        }
         if let Some(text) =
             self.reasoning.take(delta.reasoning_content, delta.reasoning, delta.reasoning_details)
         {
@@ -196,7 +203,9 @@ impl Decoder {
         }
         if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
             let pieces = self.prose.push(&text);
-            pieces.into_iter().for_each(|piece| self.show(piece));
+            for piece in pieces {
+                self.show(piece);
+            }
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = Some(FinishReason::Refusal);
@@ -235,7 +244,9 @@ impl Decoder {
         self.progress = Progress::Over;
         let prose = std::mem::replace(&mut self.prose, Prose::new(Arc::from([])));
         let (pieces, written) = prose.finish();
-        pieces.into_iter().for_each(|piece| self.show(piece));
+        for piece in pieces {
+            self.show(piece);
+        }
         let calls = self.all_calls(written);
         let provider_notes = std::mem::take(&mut self.reasoning).into_notes().filter(|_| !calls.is_empty());
         self.ready.extend(calls.into_iter().map(ModelEvent::ToolCall));

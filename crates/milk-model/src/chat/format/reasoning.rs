@@ -28,7 +28,9 @@ impl Reasoning {
         let told: String = details.iter().filter_map(text_of).collect();
         self.content.push_str(content.as_deref().unwrap_or_default());
         self.plain.push_str(plain.as_deref().unwrap_or_default());
-        details.into_iter().for_each(|detail| self.take_detail(detail));
+        for detail in details {
+            self.take_detail(detail);
+        }
         content.or(plain).or_else(|| some(Some(told)))
     }
 
@@ -91,19 +93,15 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    fn text(text: &str) -> Option<String> {
-        Some(text.to_owned())
-    }
-
     #[test]
     fn case_110_the_field_that_the_server_used_is_noted() {
         let mut reasoning = Reasoning::default();
-        assert_eq!(reasoning.take(text("a"), None, None), text("a"));
-        assert_eq!(reasoning.take(text("b"), text("b"), None), text("b"));
-        assert_eq!(reasoning.take(text(""), None, None), None);
+        assert_eq!(reasoning.take(Some("a".to_owned()), None, None), Some("a".to_owned()));
+        assert_eq!(reasoning.take(Some("b".to_owned()), Some("b".to_owned()), None), Some("b".to_owned()));
+        assert_eq!(reasoning.take(Some(String::new()), None, None), None);
         assert_eq!(reasoning.into_notes(), Some(json!({"reasoning_content": "ab"})));
         let mut reasoning = Reasoning::default();
-        assert_eq!(reasoning.take(None, text("c"), None), text("c"));
+        assert_eq!(reasoning.take(None, Some("c".to_owned()), None), Some("c".to_owned()));
         assert_eq!(reasoning.into_notes(), Some(json!({"reasoning": "c"})));
         assert_eq!(Reasoning::default().into_notes(), None);
     }
@@ -113,9 +111,9 @@ mod tests {
         let mut reasoning = Reasoning::default();
         let detail = |value: Value| Some(vec![value]);
         let first = json!({"type": "reasoning.text", "index": 0, "text": "a", "signature": null});
-        assert_eq!(reasoning.take(None, text("a"), detail(first)), text("a"));
+        assert_eq!(reasoning.take(None, Some("a".to_owned()), detail(first)), Some("a".to_owned()));
         let second = json!({"type": "reasoning.text", "index": 0, "text": "b"});
-        assert_eq!(reasoning.take(None, None, detail(second)), text("b"));
+        assert_eq!(reasoning.take(None, None, detail(second)), Some("b".to_owned()));
         let signature = json!({"type": "reasoning.text", "index": 0, "signature": "s"});
         assert_eq!(reasoning.take(None, None, detail(signature)), None);
         reasoning.take(None, None, detail(json!({"type": "reasoning.encrypted", "index": 1, "data": "x"})));

@@ -145,7 +145,7 @@ fn case_090_errors_in_the_stream() {
     assert_eq!(told(&[in_choice.to_string()]).end, "reported: x");
     let named = sse::Event { name: "error".into(), data: "plain words".into(), ..sse::Event::default() };
     let fault = Decoder::new(tools()).event(&named).unwrap_err();
-    assert_eq!(fault, StreamFault::Reported(ServerError::from_text("plain words")));
+    assert_eq!(fault, StreamFault::reported(ServerError::from_text("plain words")));
 }
 
 #[test]
@@ -284,6 +284,19 @@ fn a_server_that_does_not_stream_is_understood() {
 }
 
 #[test]
+fn case_094_a_role_is_not_the_first_token() {
+    let mut decoder = Decoder::new(tools());
+    let mut progress_after = |data: String| {
+        decoder.event(&sse::Event { data, ..sse::Event::default() }).unwrap();
+        decoder.progress()
+    };
+    assert_eq!(progress_after(chunk(&json!({"role": "assistant", "content": ""}))), Progress::Silent);
+    assert_eq!(progress_after(text("a")), Progress::Open);
+    assert_eq!(progress_after(finish(&json!("stop"))), Progress::Complete);
+    assert_eq!(progress_after(done()), Progress::Over);
+}
+
+#[test]
 fn a_reply_is_bounded() {
     let mut decoder = Decoder::new(tools());
     let event = sse::Event { data: text(&"x".repeat(8 << 20)), ..sse::Event::default() };
@@ -341,7 +354,7 @@ proptest! {
     #[test]
     fn any_json_is_survived(values in prop::collection::vec(any_json(), 0..6)) {
         let mut data: Vec<String> = values.iter().map(ToString::to_string).collect();
-        data.extend(values.iter().map(|value| chunk(value)));
+        data.extend(values.iter().map(chunk));
         data.push(done());
         let (events, fault) = decoded(&data);
         let ends = events.iter().filter(|event| matches!(event, ModelEvent::Finished(_))).count();

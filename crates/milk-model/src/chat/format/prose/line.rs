@@ -79,7 +79,6 @@ impl Line {
         match self.fence {
             _ if length == 0 => {}
             Some(fence) if leads && mark == fence.mark && length >= fence.length => self.fence = None,
-            Some(_) => {}
             None if leads && length >= 3 => self.fence = Some(Fence { mark, length }),
             None if mark == '`' => {
                 self.code = match self.code {
@@ -88,7 +87,7 @@ impl Line {
                     open => open,
                 };
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 }

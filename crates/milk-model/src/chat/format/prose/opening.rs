@@ -98,7 +98,9 @@ pub(super) fn find(text: &str, place: Place, tools: &[ToolSpec]) -> Opening {
         }
     }
     if !tools.is_empty() && !text.starts_with(['{', '`']) {
-        CALLS.iter().for_each(|(mark, frame)| consider(tag(text, mark, Opening::Call(mark.len(), *frame))));
+        for (mark, frame) in CALLS {
+            consider(tag(text, mark, Opening::Call(mark.len(), *frame)));
+        }
     }
     if !tools.is_empty() && is_line_start {
         match text.as_bytes().first() {
