@@ -1,11 +1,12 @@
 //! `milk doctor`: what is configured, what was found, whether it answers, and a cure for each fault.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use milk_config::provider::ProviderKind;
-use milk_config::{Agent, Config, Loaded};
+use milk_config::{Agent, Config, Credential, Loaded, ServerUrl};
 use milk_files::resolve;
-use std::path::{Path, PathBuf};
+use milk_model::discover::Found;
 
 use crate::compose::{self, Discovery, Process, claude_on_path};
 use crate::log::say;
@@ -83,31 +84,94 @@ fn files(process: &Process, loaded: &Loaded) -> Vec<Line> {
 /// A configured agent: does its server answer, and does it have the model?
 async fn configured(process: &Process, agent: &Agent, used: bool) -> Line {
     let what = if used { format!("agent {} (used)", agent.name) } else { format!("agent {}", agent.name) };
-    let bad = |state: String, cure: &str| {
-        let mark = if used { Mark::Fault } else { Mark::Note };
-        Line { mark, what: what.clone(), state, cure: Some(cure.to_owned()) }
+    let verdict = if agent.kind == ProviderKind::ChatCompletions {
+        let place = agent.url.as_ref().map(ServerUrl::host).unwrap_or_default();
+        judge(agent, &place, compose::look_at(process, agent).await)
+    } else {
+        let state = format!("provider \"{}\" cannot be talked to by this version of milk", agent.provider);
+        Verdict::bad(state, "Set `agent` to an entry with a `url`.")
     };
-    if agent.kind != ProviderKind::ChatCompletions {
-        return bad(
-            format!("provider \"{}\" cannot be talked to by this version of milk", agent.provider),
-            "Set `agent` to an entry with a `url`.",
-        );
+    let mark = match verdict.mark {
+        Mark::Fault if !used => Mark::Note, // nobody will miss it
+        mark => mark,
+    };
+    Line { mark, what, state: verdict.state, cure: verdict.cure }
+}
+
+/// What an answer of a server means for an agent.
+struct Verdict {
+    mark: Mark,
+    state: String,
+    cure: Option<String>,
+}
+
+impl Verdict {
+    fn bad(state: String, cure: impl Into<String>) -> Self {
+        Self { mark: Mark::Fault, state, cure: Some(cure.into()) }
     }
-    let Some(url) = &agent.url else {
-        return bad("has no usable url".to_owned(), "Set `url` to the server's address, such as http://localhost:11434.");
+
+    fn unsure(state: String, cure: impl Into<String>) -> Self {
+        Self { mark: Mark::Note, state, cure: Some(cure.into()) }
+    }
+}
+
+fn judge(agent: &Agent, place: &str, found: Found) -> Verdict {
+    let start = format!("Start the server, or correct `url` of the agent {}.", agent.name);
+    match found {
+        Found::Models(models) => judge_models(agent, place, &models),
+        Found::NoModels => Verdict::bad(format!("{place} has no model"), "Load or pull a model there."),
+        Found::Loading => {
+            Verdict::bad(format!("{place} is still loading its model"), "Wait a moment and look again.")
+        }
+        Found::Unauthorized => {
+            Verdict::bad(format!("{place} refuses the credential"), credential_cure(agent))
+        }
+        Found::NotAModelServer(said) => Verdict::unsure(
+            format!("{place} answers, but does not list models ({said})"),
+            format!("If prompts fail, correct `url` of the agent {}.", agent.name),
+        ),
+        Found::Failed(said) => {
+            Verdict::bad(format!("{place} fails ({said})"), "Look at the server's own log.")
+        }
+        Found::Refused => Verdict::bad(format!("nothing listens at {place}"), start),
+        Found::Unreachable(why) => Verdict::bad(format!("{place} cannot be reached ({why})"), start),
+        Found::TimedOut => Verdict::bad(format!("{place} does not answer in time"), start),
+        Found::Misconfigured(why) => {
+            Verdict::bad(why, format!("Correct the entry of the agent {} in `agents`.", agent.name))
+        }
+    }
+}
+
+fn judge_models(agent: &Agent, place: &str, models: &[String]) -> Verdict {
+    let listed = |model: &str| {
+        models.iter().any(|known| known == model || known.strip_suffix(":latest") == Some(model))
     };
-    match compose::list_models(process, agent).await {
-        Err(problem) => bad(problem.to_string(), "Start the server, or correct `url`, `api_key` or `token_cmd`."),
-        Ok(models) => match &agent.model {
-            None if models.is_empty() => bad(format!("{} has no model", url.host()), "Load a model, or set `model`."),
-            Some(model) if !models.is_empty() && !models.contains(model) => {
-                // Some servers take names that they do not list, so this is no fault.
-                let state = format!("{} answers, but does not list {model}", url.host());
-                let cure = format!("It lists: {}", some_of(&models));
-                Line { mark: Mark::Note, what, state, cure: Some(cure) }
+    match &agent.model {
+        Some(model) if !listed(model) => {
+            let state = format!("{place} answers, but does not have {model}");
+            let cure =
+                format!("Set `model` of the agent {}; the server has: {}", agent.name, some_of(models));
+            // A server of one model mostly takes any name for it.
+            if models.len() == 1 { Verdict::unsure(state, cure) } else { Verdict::bad(state, cure) }
+        }
+        Some(model) => Verdict { mark: Mark::Good, state: format!("{place} answers ({model})"), cure: None },
+        None => {
+            let model = models.first().map(String::as_str).unwrap_or_default();
+            Verdict {
+                mark: Mark::Good,
+                state: format!("{place} answers ({model}, the first that it lists)"),
+                cure: None,
             }
-            model => good(what, format!("{} answers ({})", url.host(), model.as_ref().unwrap_or(&models[0]))),
-        },
+        }
+    }
+}
+
+fn credential_cure(agent: &Agent) -> String {
+    let name = &agent.name;
+    match agent.credential {
+        Credential::Command(_) => format!("Look at what `token_cmd` of the agent {name} prints."),
+        Credential::Key(_) => format!("Correct `api_key` of the agent {name}."),
+        Credential::None => format!("Set `api_key` or `token_cmd` of the agent {name}."),
     }
 }
 
@@ -130,7 +194,11 @@ async fn found(process: &Process, config: &Config) -> Vec<Line> {
         )),
     }
     if let Some(claude) = claude_on_path(process) {
-        lines.push(note("claude", format!("{} is installed; this version of milk does not use it", claude.display()), None));
+        lines.push(note(
+            "claude",
+            format!("{} is installed; this version of milk does not use it", claude.display()),
+            None,
+        ));
     }
     lines
 }

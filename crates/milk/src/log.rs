@@ -7,7 +7,8 @@ use tracing_subscriber::EnvFilter;
 /// Starts logging to standard error: warnings, or what `MILK_LOG` asks for. Other programs' `RUST_LOG` is not milk's.
 pub(crate) fn start() {
     let filter = EnvFilter::try_from_env("MILK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let started = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Stderr).with_ansi(false).try_init();
+    let started =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Stderr).with_ansi(false).try_init();
     debug_assert!(started.is_ok(), "logging starts once");
 }
 

@@ -46,7 +46,11 @@ fn serve() -> Result<ServeEnd> {
 
 /// The runtime of every command.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).thread_name("milk").enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_name("milk")
+        .enable_all()
+        .build()
 }
 
 /// What the user has set for clients.

@@ -49,7 +49,10 @@ async fn chat(arguments: ChatArgs) -> Result<Outcome> {
         Some(command) => agent::other(command, &cwd)?,
         None => agent::own(stop)?,
     };
-    let who = client.initialize("milk-chat", env!("CARGO_PKG_VERSION")).await.context("the agent does not answer")?;
+    let who = client
+        .initialize("milk-chat", env!("CARGO_PKG_VERSION"))
+        .await
+        .context("the agent does not answer")?;
     let session = client.new_session(&cwd).await.context("the agent opens no session")?;
     let screen = Screen::new(std::io::stdout(), Paint::for_stdout());
     let mut talk = Talk {
@@ -65,7 +68,13 @@ async fn chat(arguments: ChatArgs) -> Result<Outcome> {
     };
     let prompt = arguments.prompt.join(" ");
     let outcome = if prompt.trim().is_empty() {
-        talk.converse(&format!("{} {} in {}. An empty line or Ctrl-D ends.", who.name, who.release, cwd.display())).await
+        talk.converse(&format!(
+            "{} {} in {}. An empty line or Ctrl-D ends.",
+            who.name,
+            who.release,
+            cwd.display()
+        ))
+        .await
     } else {
         talk.turn(&prompt).await
     };

@@ -12,7 +12,8 @@ pub(super) enum Paint {
 impl Paint {
     /// Colours on a terminal, unless `NO_COLOR` says otherwise.
     pub(super) fn for_stdout() -> Self {
-        let wanted = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let wanted =
+            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         if wanted { Self::Colours } else { Self::Plain }
     }
 
@@ -31,8 +32,8 @@ enum Open {
     Nothing,
     /// The text of this message is being written.
     Text(String),
-    /// Reasoning is being written.
-    Thought,
+    /// The reasoning of this message is being written.
+    Thought(String),
     /// A command's live output is being written.
     Output,
     /// A finished row: what follows it, unless it is another row, stands apart.
@@ -63,10 +64,10 @@ impl<W: Write> Screen<W> {
     }
 
     /// The next piece of reasoning.
-    pub(super) fn thought(&mut self, piece: &str) {
-        if self.open != Open::Thought {
+    pub(super) fn thought(&mut self, message: &str, piece: &str) {
+        if self.open != Open::Thought(message.to_owned()) {
             self.new_block();
-            self.open = Open::Thought;
+            self.open = Open::Thought(message.to_owned());
         }
         self.painted("2;3", &visible(piece));
     }
@@ -109,15 +110,7 @@ impl<W: Write> Screen<W> {
         self.end_line();
     }
 
-    /// A change to a file, as a unified diff.
-    pub(super) fn diff(&mut self, path: &str, old: &str, new: &str) {
-        self.end_line();
-        let diff = similar::TextDiff::from_lines(old, new);
-        let text = diff.unified_diff().context_radius(3).header(path, path).to_string();
-        self.unified_diff(&text);
-    }
-
-    /// A change that comes as a diff already.
+    /// A change to files, as a patch.
     pub(super) fn unified_diff(&mut self, text: &str) {
         self.end_line();
         for line in visible(text).lines() {
@@ -264,7 +257,8 @@ mod tests {
     fn long_output_is_cut_and_live_output_is_not_repeated() {
         let mut screen = screen();
         screen.tool("seq 20");
-        screen.tool_ended("completed", &(1..=20).map(|n| format!("{n}\n")).collect::<String>());
+        let lines: Vec<String> = (1..=20).map(|n| n.to_string()).collect();
+        screen.tool_ended("completed", &lines.join("\n"));
         screen.tool("echo hi");
         screen.output("hi\n");
         screen.tool_ended("completed", "hi");
@@ -281,10 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_shows_what_changes() {
+    fn a_patch_is_indented_and_harmless() {
         let mut screen = screen();
-        screen.diff("/w/a", "one\ntwo\n", "one\n2\n");
-        let text = shown(screen);
-        assert!(text.contains("  -two\n  +2\n"), "{text}");
+        screen.unified_diff("-two\n+2\u{1b}[2J\n");
+        assert_eq!(shown(screen), "  -two\n  +2\\u{1b}[2J\n");
     }
 }

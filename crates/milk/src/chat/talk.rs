@@ -88,8 +88,12 @@ impl Talk {
                 break Outcome::Failed;
             };
             match kind {
-                EventKind::Text { message, text } => self.screen.text(message.as_deref().unwrap_or_default(), &text),
-                EventKind::Thought { text, .. } => self.screen.thought(&text),
+                EventKind::Text { message, text } => {
+                    self.screen.text(message.as_deref().unwrap_or_default(), &text);
+                }
+                EventKind::Thought { message, text } => {
+                    self.screen.thought(message.as_deref().unwrap_or_default(), &text);
+                }
                 EventKind::Tool(update) => rows.show(&mut self.screen, update),
                 EventKind::Permission(question) => cancelled |= self.ask(question, &mut rows).await,
                 EventKind::PermissionWithdrawn(_) | EventKind::State(_) => {}
@@ -132,10 +136,12 @@ impl Talk {
                 }
                 question.pick(&option.id);
             }
-            Said::No => match choices.into_iter().find(|(_, option)| option.kind == PermissionKind::RejectOnce) {
-                Some((_, option)) => question.pick(&option.id),
-                None => question.dismiss(),
-            },
+            Said::No => {
+                match choices.into_iter().find(|(_, option)| option.kind == PermissionKind::RejectOnce) {
+                    Some((_, option)) => question.pick(&option.id),
+                    None => question.dismiss(),
+                }
+            }
             Said::Withdrawn => question.dismiss(),
             Said::Interrupted => {
                 self.client.cancel(&self.session);
@@ -147,18 +153,18 @@ impl Talk {
     }
 
     /// Waits for a key; meanwhile the agent may show more, or take the question back. The end of the input is a no.
-    async fn answer(&mut self, id: PermissionId, choices: &[(char, PermissionOption)], rows: &mut Rows) -> Said {
+    async fn answer(
+        &mut self,
+        id: PermissionId,
+        choices: &[(char, PermissionOption)],
+        rows: &mut Rows,
+    ) -> Said {
         loop {
             tokio::select! {
                 line = self.keyboard.line() => {
                     self.screen.answered();
                     let Some(line) = line else { return Said::No };
-                    let typed = line.trim().to_lowercase();
-                    match choices.iter().find(|(key, _)| typed.starts_with(*key)) {
-                        Some((_, option)) => return Said::Choice(option.clone()),
-                        None if typed.starts_with('n') || typed.is_empty() => return Said::No,
-                        None => self.screen.note("Type one of the letters in brackets."),
-                    }
+                    return picked(&line, choices);
                 }
                 _ = self.interrupts.recv() => return Said::Interrupted,
                 event = self.events.next() => match event.map(|event| event.kind) {
@@ -189,6 +195,20 @@ async fn next(ending: &mut Option<EventKind>, events: &mut Events) -> Option<Eve
     }
 }
 
+/// What was typed: a choice's letter or its word. Anything else is a no.
+fn picked(line: &str, choices: &[(char, PermissionOption)]) -> Said {
+    let typed = line.trim().to_lowercase();
+    let word = |key: char| match key {
+        'y' => "yes",
+        'a' => "always",
+        'n' => "no",
+        _ => "",
+    };
+    let fits = |key: char| !typed.is_empty() && (typed == key.to_string() || typed == word(key));
+    let choice = choices.iter().find(|(key, _)| fits(*key));
+    choice.map_or(Said::No, |(_, option)| Said::Choice(option.clone()))
+}
+
 fn yes(choices: &[(char, PermissionOption)]) -> Said {
     let allow = choices.iter().find(|(_, option)| option.kind == PermissionKind::AllowOnce);
     allow.map_or(Said::No, |(_, option)| Said::Choice(option.clone()))
@@ -205,7 +225,8 @@ fn choices(options: &[PermissionOption]) -> Vec<(char, PermissionOption)> {
             PermissionKind::RejectAlways => Some('d'),
             PermissionKind::Unknown => None,
         };
-        let number = u32::try_from(index + 1).ok().and_then(|number| char::from_digit(number, 10)).unwrap_or('0');
+        let number =
+            u32::try_from(index + 1).ok().and_then(|number| char::from_digit(number, 10)).unwrap_or('0');
         let free = |key: &char| keyed.iter().all(|(taken, _)| taken != key);
         keyed.push((by_kind.filter(free).unwrap_or(number), option.clone()));
     }

@@ -8,10 +8,11 @@ use milk_core::BoxFuture;
 use milk_core::failure::Failure;
 use milk_core::ports::{AgentSource, Model, ResolvedAgent};
 use milk_model::DemoModel;
+use milk_model::discover::Found;
 
-use super::chat_model::{chat_model, list_models};
-use super::discovery::{Discovery, Found};
 use super::Process;
+use super::chat_model::{chat_model, look_at};
+use super::discovery::{Discovered, Discovery};
 
 /// An agent that the configuration names.
 #[derive(Debug)]
@@ -48,15 +49,21 @@ impl ConfiguredAgent {
 
     /// The model that a server lists first, for an agent that names none.
     async fn first_model(&self) -> Result<String, Failure> {
-        let listed = list_models(&self.process, &self.agent).await.map_err(|problem| Failure {
-            retryable: true,
-            ..self.cannot(&format!("names no model, and its server could not be asked for one: {problem}"))
-        })?;
-        listed.into_iter().next().ok_or_else(|| self.cannot("names no model, and its server has none"))
+        let problem = match look_at(&self.process, &self.agent).await {
+            Found::Models(models) => match models.into_iter().next() {
+                Some(model) => return Ok(model),
+                None => "names no model, and its server has none",
+            },
+            Found::NoModels => "names no model, and its server has none",
+            Found::Loading => "names no model, and its server is still loading one",
+            _ => "names no model, and its server could not be asked for one",
+        };
+        Err(Failure { retryable: true, ..self.cannot(problem) })
     }
 
     fn cannot(&self, problem: &str) -> Failure {
-        let details = format!("The agent \"{}\" {problem}. `milk doctor` checks the configuration.", self.agent.name);
+        let details =
+            format!("The agent \"{}\" {problem}. `milk doctor` checks the configuration.", self.agent.name);
         Failure { provider: Some(self.agent.provider.clone()), ..Failure::new("misconfigured", details) }
     }
 }
@@ -95,7 +102,7 @@ impl FoundAgent {
             return kept;
         }
         match self.discovery.look(&self.config).await {
-            Some(Found { model, announcement, .. }) => {
+            Some(Discovered { model, announcement, .. }) => {
                 let agent = ResolvedAgent { model, prompt: None, announcement: Some(announcement) };
                 *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(agent.clone());
                 agent

@@ -9,15 +9,15 @@ use milk_config::{Agent, Config};
 use milk_core::ports::Model;
 use tokio::sync::Mutex;
 
-use super::chat_model::{chat_model, probe};
 use super::Process;
+use super::chat_model::{chat_model, probe};
 
 /// How long one answer of discovery holds: a person who starts a server finds it in the next turn but one at the latest.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// What was found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct Discovered {
     pub(crate) model: Arc<dyn Model>,
     /// One line for the user.
     pub(crate) announcement: String,
@@ -29,7 +29,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Discovery {
     process: Process,
-    latest: Mutex<Option<(Instant, Option<Found>)>>,
+    latest: Mutex<Option<(Instant, Option<Discovered>)>>,
 }
 
 impl Discovery {
@@ -38,7 +38,7 @@ impl Discovery {
     }
 
     /// The best model that can be had now. Takes no longer than one probe's limit.
-    pub(crate) async fn look(&self, config: &Config) -> Option<Found> {
+    pub(crate) async fn look(&self, config: &Config) -> Option<Discovered> {
         if !config.discovery() {
             return None;
         }
@@ -57,7 +57,7 @@ impl Discovery {
     }
 
     /// A known provider whose key is in the environment.
-    fn by_key(&self, config: &Config) -> Option<Found> {
+    fn by_key(&self, config: &Config) -> Option<Discovered> {
         PRESETS.iter().find_map(|preset| {
             let model = preset.model?;
             let (variable, key) = preset.key_in(&self.process.env)?;
@@ -68,14 +68,16 @@ impl Discovery {
                 model: Some(model),
                 key: Some(&key),
             };
-            let announcement =
-                format!("[milk] Nothing is configured; using {} ({model}) with the key in {variable}.", preset.name);
+            let announcement = format!(
+                "[milk] Nothing is configured; using {} ({model}) with the key in {variable}.",
+                preset.name
+            );
             self.found(config, &found, announcement)
         })
     }
 
     /// A model server on a well-known loopback port. All are asked at once; the order of the table decides.
-    async fn on_this_machine(&self, config: &Config) -> Option<Found> {
+    async fn on_this_machine(&self, config: &Config) -> Option<Discovered> {
         let probes = LOOPBACK_SERVERS.iter().map(|server| async move {
             let url = server.url();
             let models = probe(&self.process, &url).await;
@@ -90,7 +92,8 @@ impl Discovery {
                 model: Some(&model),
                 key: None,
             };
-            let announcement = format!("[milk] Nothing is configured; using {model} of {} on this machine.", server.title);
+            let announcement =
+                format!("[milk] Nothing is configured; using {model} of {} on this machine.", server.title);
             if let Some(found) = self.found(config, &found, announcement) {
                 return Some(found);
             }
@@ -98,10 +101,15 @@ impl Discovery {
         None
     }
 
-    fn found(&self, config: &Config, found: &milk_config::Found<'_>, announcement: String) -> Option<Found> {
+    fn found(
+        &self,
+        config: &Config,
+        found: &milk_config::Found<'_>,
+        announcement: String,
+    ) -> Option<Discovered> {
         let agent = config.found_agent(found).ok()?;
         let model = chat_model(&self.process, &agent).ok()?;
-        Some(Found { model, announcement, agent })
+        Some(Discovered { model, announcement, agent })
     }
 }
 

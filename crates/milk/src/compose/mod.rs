@@ -22,8 +22,8 @@ use milk_tools::process::ProcessGroups;
 use crate::clock::SystemClock;
 use crate::log::say;
 
-pub(crate) use chat_model::{chat_model, list_models};
-pub(crate) use discovery::{Discovery, Found, claude_on_path};
+pub(crate) use chat_model::look_at;
+pub(crate) use discovery::{Discovery, claude_on_path};
 
 /// What the whole process shares.
 #[derive(Debug, Clone)]
@@ -42,9 +42,18 @@ impl Process {
         let env = Env::from_process();
         let (home, problem) = MilkHome::resolve_or_temporary(&env)?;
         if let Some(problem) = problem {
-            say(&format!("milk: {problem}; settings are kept for this run only, in {}", home.root().display()));
+            say(&format!(
+                "milk: {problem}; settings are kept for this run only, in {}",
+                home.root().display()
+            ));
         }
-        Ok(Self { env, home, http: HttpClients::default(), commands: ProcessGroups::new(), told: Arc::default() })
+        Ok(Self {
+            env,
+            home,
+            http: HttpClients::default(),
+            commands: ProcessGroups::new(),
+            told: Arc::default(),
+        })
     }
 
     /// Says what is wrong with the config files on standard error, each thing once.

@@ -27,7 +27,14 @@ pub(super) struct FromConfig {
     process: Process,
     discovery: Arc<Discovery>,
     /// The tools of the latest session: another one with the same needs shares them.
-    tools: Mutex<Option<(ToolNeeds, Vec<Arc<dyn Tool>>)>>,
+    tools: Mutex<Option<MadeTools>>,
+}
+
+/// Tools, and what they were made for.
+#[derive(Debug)]
+struct MadeTools {
+    needs: ToolNeeds,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 /// What of the configuration the tools depend on.
@@ -54,12 +61,16 @@ impl FromConfig {
         let defaults = DefaultLimits::of(config);
         let needs = ToolNeeds {
             secret_env: config.secret_env_names().iter().cloned().collect(),
-            result_limit: limits.as_ref().map_or(defaults.result_limit, |limits| limits.tool_result_max_bytes),
+            result_limit: limits
+                .as_ref()
+                .map_or(defaults.result_limit, |limits| limits.tool_result_max_bytes),
             included: limits.as_ref().map(|limits| limits.included_tools.clone()).unwrap_or_default(),
             excluded: limits.as_ref().map(|limits| limits.excluded_tools.clone()).unwrap_or_default(),
         };
         let settings = Settings {
-            max_model_calls: limits.as_ref().map_or(defaults.model_calls, |limits| limits.max_tool_iterations),
+            max_model_calls: limits
+                .as_ref()
+                .map_or(defaults.model_calls, |limits| limits.max_tool_iterations),
             tool_time_limit: limits.as_ref().and_then(|limits| limits.tool_timeout),
             turn_time_limit: limits.as_ref().and_then(|limits| limits.turn_timeout),
             tool_result_limit: needs.result_limit,
@@ -77,28 +88,29 @@ impl FromConfig {
             tools: self.tools(needs),
             settings,
             instructions,
-            announcements: loaded.held_notice().map(|notice| format!("[milk] {notice}")).into_iter().collect(),
+            announcements: loaded
+                .held_notice()
+                .map(|notice| format!("[milk] {notice}"))
+                .into_iter()
+                .collect(),
         }
     }
 
     fn agent_source(&self, loaded: &Loaded) -> Arc<dyn AgentSource> {
-        match loaded.config.primary() {
-            Some(agent) => {
-                let prompt = agent.prompt.as_ref().and_then(agent_prompt);
-                Arc::new(ConfiguredAgent::new(self.process.clone(), agent.clone(), prompt))
-            }
-            None => {
-                let found = FoundAgent::new(Arc::clone(&self.discovery), loaded.config.clone());
-                found.look_ahead();
-                Arc::new(found)
-            }
+        if let Some(agent) = loaded.config.primary() {
+            let prompt = agent.prompt.as_ref().and_then(agent_prompt);
+            Arc::new(ConfiguredAgent::new(self.process.clone(), agent.clone(), prompt))
+        } else {
+            let found = FoundAgent::new(Arc::clone(&self.discovery), loaded.config.clone());
+            found.look_ahead();
+            Arc::new(found)
         }
     }
 
     fn tools(&self, needs: ToolNeeds) -> Vec<Arc<dyn Tool>> {
         let mut latest = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tools)) = latest.as_ref().filter(|(known, _)| *known == needs) {
-            return tools.clone();
+        if let Some(made) = latest.as_ref().filter(|made| made.needs == needs) {
+            return made.tools.clone();
         }
         let tools: Vec<Arc<dyn Tool>> = builtin_tools(ToolEnv {
             home: self.process.env.home().map(PathBuf::from),
@@ -116,7 +128,7 @@ impl FromConfig {
             included && !needs.excluded.contains(name)
         })
         .collect();
-        *latest = Some((needs, tools.clone()));
+        *latest = Some(MadeTools { needs, tools: tools.clone() });
         tools
     }
 
@@ -135,7 +147,13 @@ struct DefaultLimits {
 
 impl DefaultLimits {
     fn of(config: &Config) -> Self {
-        let found = milk_config::Found { name: "found", provider: "", url: "http://127.0.0.1", model: None, key: None };
+        let found = milk_config::Found {
+            name: "found",
+            provider: "",
+            url: "http://127.0.0.1",
+            model: None,
+            key: None,
+        };
         match config.found_agent(&found) {
             Ok(agent) => Self {
                 model_calls: agent.limits.max_tool_iterations,
