@@ -64,10 +64,22 @@ STEPS = (
         files={"shell.txt": "shell"},
     ),
     Step(
-        "cancel in the text", "[[say 2000 tokens 20 rate]]", cancel="first-text", stop="cancelled", chunks=1
+        "cancel in a text",
+        "[[say 2000 tokens 20 rate]]",
+        cancel="first-text",
+        stop="cancelled",
+        chunks=1,
     ),
-    Step("cancel in the silence", "[[hang]]", cancel="at-once", stop="cancelled"),
-    Step("after the cancels", "[[say 3 tokens 0 rate]]", text="w0 w1 w2 ", chunks=1),
+    Step(
+        "cancel in a silence",
+        "[[say 1 tokens 0 rate]] [[hang]]",
+        cancel="first-text",
+        stop="cancelled",
+        text="w0 ",
+    ),
+    # Nothing answered this prompt, so a model is shown it and the next one as one message of the user.
+    Step("cancel at once", "[[say 40 tokens 20 rate]]", cancel="at-once", stop="cancelled"),
+    Step("after the cancels", "[[say 3 tokens 0 rate]]", chunks=1),
 )
 
 
