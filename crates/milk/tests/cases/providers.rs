@@ -12,7 +12,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use milk_testkit::client::Speaker;
-use milk_testkit::fault::RefusedPort;
+use milk_testkit::fault::{RefusedPort, peak_rss_bytes};
 use milk_testkit::server::{Framing, LineEnd};
 use milk_testkit::{ModelServer, Policy, Reply, Script, ToolCall};
 use serde_json::{Value, json};
@@ -33,7 +33,9 @@ async fn all_answer(text: &str, replies: impl IntoIterator<Item = Reply>) {
 }
 
 fn chunk(choice: Value) -> Value {
-    json!({"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]})
+    let mut chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"});
+    chunk["choices"] = Value::Array(vec![choice]);
+    chunk
 }
 
 // ---- 082 to 086: framing
@@ -252,6 +254,69 @@ async fn case_088_stream_ends_early_b_half_a_tool_call_is_never_run() {
     }
 }
 
+/// What becomes of a stream that ends at this byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Broken,
+    Either,
+    Whole,
+}
+
+/// Cuts a text and a call at every third byte: what came before is a prefix, the cut is an error, half a call is
+/// never run, and a reply that has its finish reason is whole.
+async fn cut_everywhere(framing: Framing, judge: fn(usize, &[usize; 2]) -> Cut) {
+    let event = |choice: Value| format!("data: {}\n\n", chunk(choice));
+    let call = json!({"index": 0, "id": "c", "function": {"name": "bash", "arguments": "{\"command\":\"touch ran\"}"}});
+    let before_finish = event(json!({"index": 0, "delta": {"content": "naïve "}}))
+        + &event(json!({"index": 0, "delta": {"content": "漢字"}}))
+        + &event(json!({"index": 0, "delta": {"tool_calls": [call]}}));
+    let finish = event(json!({"index": 0, "delta": {}, "finish_reason": "tool_calls"}));
+    let whole = before_finish.clone() + &finish + "data: [DONE]\n\n";
+    let complete = [before_finish.len() + finish.trim_end().len(), before_finish.len() + finish.len()];
+    let cuts = || (0..whole.len()).step_by(3);
+    let mut bodies: Vec<Vec<u8>> = cuts().map(|cut| whole.as_bytes()[..cut].to_vec()).rev().collect();
+    let mut rig = Plan::respond(move |request| match request.messages().last() {
+        Some(newest) if newest["role"] == "tool" => Reply::text(" done"),
+        _ => Reply::stream().framing(framing).bytes(bodies.pop().expect("a cut")).close(),
+    })
+    .no_retries()
+    .root("dangerously_skip_permissions", true)
+    .start()
+    .await;
+    for (round, cut) in cuts().enumerate() {
+        if round % 20 == 0 {
+            rig.session = rig.session_in(rig.home.workspace()).await;
+        }
+        let turn = rig.turn("go").await;
+        let expected = judge(cut, &complete);
+        if expected == Cut::Broken || (expected == Cut::Either && turn.response.is_err()) {
+            failed(&turn);
+            assert!(!rig.home.exists("ran"), "cut at {cut}: half a call was run");
+            assert!("naïve 漢字".starts_with(&turn.text), "cut at {cut}: {}", turn.text);
+        } else {
+            answered(&turn, "naïve 漢字 done");
+            std::fs::remove_file(rig.home.workspace().join("ran")).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn case_088_stream_ends_early_wherever_the_body_ends() {
+    let judge = |cut, [finish, _]: &[usize; 2]| if cut < *finish { Cut::Broken } else { Cut::Whole };
+    cut_everywhere(Framing::UntilClose, judge).await;
+}
+
+/// The connection breaks in the middle of the body: once the event with the finish reason is whole, so is the reply.
+#[tokio::test]
+async fn case_088_stream_ends_early_wherever_the_connection_breaks() {
+    let judge = |cut, [finish, whole]: &[usize; 2]| match cut {
+        cut if cut < *finish => Cut::Broken,
+        cut if cut < *whole => Cut::Either,
+        _ => Cut::Whole,
+    };
+    cut_everywhere(Framing::Chunked, judge).await;
+}
+
 #[tokio::test]
 async fn case_088_stream_ends_early_d_without_done() {
     all_answer(
@@ -374,6 +439,34 @@ async fn bodies_that_are_no_answer_fail_in_one_line() {
     answered(&rig.turn("again").await, "fine");
 }
 
+/// Nothing that a server sends makes milk grow without bound.
+#[tokio::test]
+async fn floods_from_a_server_are_bounded_in_memory() {
+    let flood = || "x".repeat(96 << 20);
+    let replies = [
+        Reply::stream().bytes("data: ").bytes(flood()).end(),
+        Reply::stream().bytes(": ").bytes(flood()).end(),
+        Reply::body(500, "application/json", flood()),
+        Reply::body(200, "text/html", flood()),
+        Reply::stream().bytes("data: x\n".repeat(12 << 20)).end(),
+    ];
+    for (number, reply) in replies.into_iter().enumerate() {
+        let rig = Plan::replies([Reply::text("fine"), reply, Reply::text("fine")]).no_retries().start().await;
+        answered(&rig.turn("go").await, "fine");
+        let before = peak_rss_bytes(rig.agent.pid()).unwrap();
+        let turn = rig.turn("go").await;
+        // A comment is no content, however long it is; everything else is a fault.
+        if number != 1 || turn.response.is_err() {
+            failed(&turn);
+        }
+        let after = peak_rss_bytes(rig.agent.pid()).unwrap();
+        assert!(after - before < 64 << 20, "reply {number}: memory grew by {} KiB", (after - before) >> 10);
+        let shown = turn.response.map_or_else(|error| error.to_string().len(), |_| 0);
+        assert!(shown < 64 << 10, "reply {number}: an error of {shown} bytes");
+        answered(&rig.turn("again").await, "fine");
+    }
+}
+
 // ---- R17: errors say what happened, to machines and to people
 
 #[tokio::test]
@@ -388,7 +481,7 @@ async fn errors_carry_kind_details_provider_and_status() {
         let details = data["details"].as_str().expect("a sentence for a person");
         assert_has(details, &status.to_string());
         assert!(data.values().any(|value| *value == json!(status)), "its HTTP status: {error}");
-        assert!(data.values().any(|value| *value == json!("test")), "the provider's name: {error}");
+        assert!(data.values().any(|value| *value == json!("local")), "the provider's name: {error}");
         assert!(data.values().any(|value| *value == json!(retryable)), "whether a retry can help: {error}");
         answered(&rig.turn("again").await, "fine");
     }
@@ -475,8 +568,8 @@ async fn case_092_nonsense_in_retry_after_falls_back() {
             .start()
             .await;
         let turn = rig.turn("go").await;
-        if nonsense.len() > 10 && turn.response.is_err() {
-            // Longer than anybody waits: an error at once is right as well.
+        if nonsense.starts_with(['1', '9']) && turn.response.is_err() {
+            // Read as a number it is longer than anybody waits: an error at once is right as well.
             continue;
         }
         answered(&turn, "fine");

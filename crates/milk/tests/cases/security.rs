@@ -130,6 +130,21 @@ async fn case_135_opening_a_repository_runs_nothing() {
 }
 
 #[tokio::test]
+async fn case_135_the_commands_for_people_run_nothing_either() {
+    let thief = ModelServer::start(Script::respond(obey).unchecked()).await;
+    let server = ModelServer::script([Reply::text("fine")]).await;
+    let home = TestHome::new();
+    let marker = booby_trapped(&home, &thief.url());
+    home.config(&server.config());
+    let doctor = home.run(MILK, &["doctor"], "");
+    assert!(doctor.status.success(), "{doctor:?}");
+    let chat = home.run(MILK, &["chat", "hello"], "");
+    assert!(chat.status.success(), "{chat:?}");
+    assert!(!marker.exists(), "the folder's commands were run");
+    assert_eq!(thief.connections(), 0, "the folder's own server was talked to");
+}
+
+#[tokio::test]
 async fn case_135_after_the_users_trust_the_folders_config_counts() {
     let rig = Plan::obedient()
         .policy(Policy::Deny)
@@ -182,8 +197,9 @@ fn assert_no_secret(rig: &Rig) {
             panic!("{secret} was said: {line}");
         }
     }
-    let config = rig.home.milk_home().join("config.json");
-    for path in files(rig.home.root()).into_iter().filter(|path| *path != config) {
+    // The user's own config, and its copy, hold what the user wrote there.
+    let is_config = |path: &PathBuf| path.to_string_lossy().contains("/.milk/config.json");
+    for path in files(rig.home.root()).into_iter().filter(|path| !is_config(path)) {
         let content = fs::read(&path).unwrap_or_default();
         for secret in SECRETS {
             let is_there = content.windows(secret.len()).any(|window| window == secret.as_bytes());
@@ -206,19 +222,19 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Servers repeat what they were sent.
-fn echoing_refusal(status: u16) -> Reply {
-    let message = format!("Incorrect API key provided: {KEY}. Header was {HEADER}, query was key={QUERY}.");
+fn echoing_refusal(status: u16, sent: &[&str]) -> Reply {
+    let message = format!("Incorrect API key provided: {}.", sent.join(", also "));
     Reply::json(status, &json!({"error": {"message": message, "type": "invalid_request_error"}}))
 }
 
 #[tokio::test]
 async fn case_137_no_secret_when_the_server_refuses() {
     let rig = with_secrets(Plan::replies([
-        echoing_refusal(401),
-        echoing_refusal(403),
-        echoing_refusal(400),
-        echoing_refusal(500),
-        Reply::body(502, "text/html", format!("<html>{KEY} {HEADER} {QUERY}</html>")),
+        echoing_refusal(401, &[KEY, HEADER]),
+        echoing_refusal(403, &[KEY, HEADER]),
+        echoing_refusal(400, &[KEY, HEADER]),
+        echoing_refusal(500, &[KEY, HEADER]),
+        Reply::body(502, "text/html", format!("<html>{KEY} {HEADER}</html>")),
         Reply::body(200, "application/json", format!("{{not json {KEY}")),
         Reply::stream().say("x").chunk(&json!({"error": {"message": format!("bad key {KEY}")}})),
         Reply::stream().event(format!("{{not json {KEY}")).close(),
@@ -241,7 +257,9 @@ async fn case_137_no_secret_when_the_server_refuses() {
 #[tokio::test]
 async fn case_137_no_secret_of_a_url_in_an_error() {
     let refused = RefusedPort::take().unwrap();
-    let live = ModelServer::start(Script::respond(|_| echoing_refusal(401)).unchecked()).await;
+    let live =
+        ModelServer::start(Script::respond(|_| echoing_refusal(401, &[&format!("key={QUERY}")])).unchecked())
+            .await;
     let urls = [
         format!("{}/v1?key={QUERY}", refused.url()),
         format!("http://user:{QUERY}@{}/v1", refused.address()),
@@ -283,7 +301,7 @@ async fn case_137_no_secret_of_the_environment_in_an_error() {
 
 #[tokio::test]
 async fn case_137_no_secret_of_a_token_command() {
-    let rig = Plan::replies([Reply::status(401), echoing_refusal(401), Reply::text("fine")])
+    let rig = Plan::replies([Reply::status(401), echoing_refusal(401, &[KEY]), Reply::text("fine")])
         .env("RUST_LOG", "trace")
         .agent("token_cmd", format!("echo {KEY}; echo {HEADER} >&2"))
         .start()
@@ -309,7 +327,27 @@ async fn case_137_no_secret_of_a_broken_config() {
     }
     assert!(rig.agent.shutdown().await.success());
     let said = everything_said(&rig.agent);
-    SECRETS.iter().for_each(|secret| assert_lacks(&said, secret));
+    for secret in SECRETS {
+        assert_lacks(&said, secret);
+    }
+}
+
+/// A server that sends milk elsewhere gets no key carried there.
+#[tokio::test]
+async fn case_137_no_secret_follows_a_redirect_to_another_place() {
+    for status in [301, 302, 303, 307, 308] {
+        let elsewhere = ModelServer::start(Script::respond(|_| Reply::text("fine")).unchecked()).await;
+        let location = format!("{}/v1/chat/completions", elsewhere.url());
+        let redirect = Reply::status(status).header("location", location);
+        let rig = with_secrets(Plan::respond(move |_| redirect.clone())).start().await;
+        rig.turn("go").await;
+        for request in elsewhere.all_requests() {
+            let sent = format!("{:?}", request.headers);
+            for secret in SECRETS {
+                assert_lacks(&sent, secret);
+            }
+        }
+    }
 }
 
 /// What milk writes into its home is for the user alone.
@@ -326,7 +364,12 @@ async fn case_137_files_in_milks_home_are_private() {
         files(&rig.home.milk_home()).into_iter().filter(|path| *path != config).collect();
     assert!(!written.is_empty(), "a grant was stored");
     for path in written {
-        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        let metadata = fs::metadata(&path).unwrap();
+        if metadata.len() == 0 {
+            // A lock says nothing.
+            continue;
+        }
+        let mode = metadata.permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use milk_testkit::client::{Direction, ToolRow, Turn};
+use milk_testkit::client::{Direction, Speaker, ToolRow, Turn};
 use milk_testkit::{
     AgentProcess, Matcher, ModelServer, Policy, RecordedRequest, Reply, Script, TestHome, ToolCall,
 };
@@ -178,8 +178,27 @@ impl Called {
 }
 
 impl Rig {
+    /// Runs a turn; its text is the model's, without milk's own notices (see [`Self::notices`]).
     pub(crate) async fn turn(&self, text: &str) -> Turn {
-        self.agent.turn(&self.session, text).await
+        self.turn_in(&self.session, text).await
+    }
+
+    async fn turn_in(&self, session: &str, text: &str) -> Turn {
+        let start = self.agent.with_transcript(|transcript| transcript.entries.len());
+        let mut turn = self.agent.turn(session, text).await;
+        let mut transcript = self.agent.transcript();
+        transcript.entries.drain(..start);
+        let messages =
+            transcript.texts(session).into_iter().filter(|message| message.speaker == Speaker::Agent);
+        turn.text = messages.map(|message| message.text).filter(|text| !text.starts_with(NOTICE)).collect();
+        turn
+    }
+
+    /// The notices of milk's own in this session so far (R14): messages beside the model's.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        let messages = self.agent.with_transcript(|transcript| transcript.texts(&self.session));
+        let of_agent = messages.into_iter().filter(|message| message.speaker == Speaker::Agent);
+        of_agent.map(|message| message.text).filter(|text| text.starts_with(NOTICE)).collect()
     }
 
     /// Has the model (an obedient one) call one tool, to the end of the turn.
@@ -200,7 +219,7 @@ impl Rig {
     async fn calls_in(&self, session: &str, calls: &[(&str, Value)]) -> Called {
         let start = self.agent.with_transcript(|transcript| transcript.entries.len());
         let began = Instant::now();
-        let turn = self.agent.turn(session, &order(calls)).await;
+        let turn = self.turn_in(session, &order(calls)).await;
         let took = began.elapsed();
         let told = newest_results(&self.server).await;
         let results = told[told.len().saturating_sub(calls.len())..].to_vec();
@@ -277,6 +296,9 @@ impl Rig {
     }
 }
 
+/// What milk's own notices begin with.
+const NOTICE: &str = "[milk]";
+
 /// Marks the calls in the prompt to an obedient model.
 const ORDER: &str = "Please make these calls: ";
 
@@ -331,7 +353,7 @@ fn questions_in<'a>(messages: impl Iterator<Item = &'a Value>) -> Vec<Value> {
 pub(crate) fn words(question: &Value) -> String {
     let params = &question["params"];
     let read = [&params["title"], &params["description"], &params["toolCall"]["title"]];
-    read.into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+    read.into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | ")
 }
 
 /// The id of the call that a question is about.

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use milk_testkit::{Policy, Reply, TestHome, ToolCall, fault};
+use milk_testkit::{ModelServer, Policy, Reply, Script, TestHome, ToolCall, fault};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -346,7 +346,8 @@ async fn flooded(command: &str) -> (Rig, Called) {
     let after = fault::peak_rss_bytes(rig.agent.pid()).unwrap();
     assert!(after - before < MEMORY, "memory grew by {} KiB", (after - before) >> 10);
     answered(&called.turn, "done");
-    assert!(called.result().len() <= RESULT, "the model was told {} bytes", called.result().len());
+    // The mark that says how much was cut comes on top.
+    assert!(called.result().len() <= RESULT + 256, "the model was told {} bytes", called.result().len());
     let shown: usize = rig
         .agent
         .with_transcript(|transcript| transcript.from_agent().map(|message| message.to_string().len()).sum());
@@ -712,6 +713,70 @@ async fn case_074_a_workspace_that_is_a_link_works() {
     assert_has(called.result(), rig.home.workspace().to_str().unwrap());
 }
 
+/// The path leads inside while the question is open, and outside when the yes comes.
+#[tokio::test]
+async fn case_074_a_link_swapped_under_the_question_does_not_lead_out() {
+    for file in ["sub/w.txt", "sub/deeper/w.txt"] {
+        let rig = Plan::obedient().start().await;
+        fs::create_dir(rig.home.workspace().join("sub")).unwrap();
+        let prompt = rig.begin("write_file", json!({"path": file, "content": "x"}));
+        let question = rig.agent.expect_request("session/request_permission").await;
+        fs::remove_dir(rig.home.workspace().join("sub")).unwrap();
+        symlink(rig.home.outside(), rig.home.workspace().join("sub")).unwrap();
+        rig.agent.select(&question, "allow");
+        rig.agent.response(prompt).await.unwrap();
+        assert_eq!(fs::read_dir(rig.home.outside()).unwrap().count(), 0, "{file} was written outside");
+        assert_eq!(rig.agent.transcript().tool_rows(&rig.session)[0].status(), "failed");
+    }
+}
+
+/// What cannot be done is told, without a question where that is known before, and changes nothing.
+#[tokio::test]
+async fn writes_that_cannot_be_done_are_told() {
+    let rig = permissive().await;
+    fs::create_dir(rig.home.workspace().join("folder")).unwrap();
+    rig.home.write("folder/full.txt", "x");
+    rig.home.write("file.txt", "one two two\n");
+    let long = "n".repeat(5000);
+    for (tool, arguments) in [
+        ("write_file", json!({"path": "folder", "content": "x"})),
+        ("write_file", json!({"path": "file.txt/below", "content": "x"})),
+        ("write_file", json!({"path": "", "content": "x"})),
+        ("write_file", json!({"path": "a\u{0}b", "content": "x"})),
+        ("write_file", json!({"path": long, "content": "x"})),
+        ("edit_file", json!({"path": "file.txt", "old_string": "three", "new_string": "x"})),
+        ("edit_file", json!({"path": "file.txt", "old_string": "two", "new_string": "x"})),
+        ("edit_file", json!({"path": "file.txt", "old_string": "", "new_string": "x"})),
+        ("edit_file", json!({"path": "nowhere.txt", "old_string": "a", "new_string": "x"})),
+        ("edit_file", json!({"path": "folder", "old_string": "a", "new_string": "x"})),
+        ("delete_file", json!({"path": "nowhere.txt"})),
+        ("delete_file", json!({"path": "folder"})),
+        ("delete_file", json!({"path": "."})),
+        ("move_file", json!({"source": "nowhere.txt", "destination": "x"})),
+        ("move_file", json!({"source": "file.txt", "destination": "file.txt/x"})),
+        ("move_file", json!({"source": "folder", "destination": "folder/inside"})),
+    ] {
+        let called = rig.call(tool, arguments.clone()).await;
+        assert_eq!(called.row().status(), "failed", "{tool} {arguments}: {}", called.result());
+        assert!(!called.result().trim().is_empty(), "{tool} {arguments} failed in silence");
+        assert_eq!(rig.home.read("file.txt"), "one two two\n", "{tool} {arguments}");
+        assert_eq!(rig.home.read("folder/full.txt"), "x", "{tool} {arguments}");
+    }
+}
+
+/// A move onto a file that is there must not lose it in silence: refused, or asked with a word about it.
+#[tokio::test]
+async fn a_move_onto_another_file_loses_nothing_in_silence() {
+    let rig = Plan::obedient().policy(allow()).start().await;
+    rig.home.write("from.txt", "from");
+    rig.home.write("onto.txt", "onto");
+    let called = rig.call("move_file", json!({"source": "from.txt", "destination": "onto.txt"})).await;
+    if rig.home.read("onto.txt") != "onto" {
+        let asked: String = called.questions.iter().map(words).collect();
+        assert_has_any(&asked, &["overwrit", "replac", "exist"]);
+    }
+}
+
 // ---- 076: searching big trees
 
 #[tokio::test]
@@ -786,6 +851,130 @@ async fn case_077_paths_are_relative_to_the_session() {
 
 fn order_of(tool: &str, arguments: &Value) -> String {
     format!("Please make these calls: {}", json!([[tool, arguments]]))
+}
+
+// ---- fetching: bounded in time and memory
+
+#[tokio::test]
+async fn http_tools_are_bounded_in_memory() {
+    let big = "0123456789abcde\n".repeat(5 << 20);
+    let server = ModelServer::start(
+        Script::replies([]).route("/big", Reply::body(200, "text/plain", big)).unchecked(),
+    )
+    .await;
+    let rig = permissive().await;
+    rig.assert_usable().await;
+    let before = fault::peak_rss_bytes(rig.agent.pid()).unwrap();
+    let called = rig.call("http_get", json!({"url": format!("{}/big", server.url())})).await;
+    let after = fault::peak_rss_bytes(rig.agent.pid()).unwrap();
+    assert!(after - before < MEMORY / 2, "memory grew by {} KiB", (after - before) >> 10);
+    assert_has(called.result(), "0123456789abcde");
+    assert!(called.result().len() < 32 << 10, "{} bytes", called.result().len());
+    answered(&called.turn, "done");
+}
+
+#[tokio::test]
+async fn http_tools_are_bounded_in_time() {
+    let script = [
+        ("/silent", Reply::silence()),
+        ("/headers", Reply::headers_only()),
+        ("/half", Reply::stream().say("x").hang()),
+    ]
+    .into_iter()
+    .fold(Script::replies([]).unchecked(), |script, (path, reply)| script.route(path, reply));
+    let server = ModelServer::start(script).await;
+    let rig = Plan::obedient()
+        .root("dangerously_skip_permissions", true)
+        .agent("limits", json!({"tool_timeout_secs": 1}))
+        .start()
+        .await;
+    for path in ["silent", "headers", "half"] {
+        let called = rig.call("http_get", json!({"url": format!("{}/{path}", server.url())})).await;
+        within(called.took, Duration::from_secs(4), path);
+        assert_eq!(called.row().status(), "failed", "{called:#?}");
+        answered(&called.turn, "done");
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_ends_a_fetch() {
+    let server = ModelServer::start(Script::replies([]).unchecked().route("/silent", Reply::silence())).await;
+    let rig = permissive().await;
+    let prompt = rig.begin("http_get", json!({"url": format!("{}/silent", server.url())}));
+    rig.agent.expect(|message| message["params"]["update"]["status"] == "in_progress").await;
+    rig.agent.cancel(&rig.session);
+    let began = Instant::now();
+    rig.agent.response(prompt).await.unwrap();
+    within(began.elapsed(), Duration::from_secs(2), "the cancel");
+    rig.assert_rows_ended();
+    rig.assert_usable().await;
+}
+
+#[tokio::test]
+async fn urls_that_are_no_http_are_refused() {
+    let rig = permissive().await;
+    let passwd = format!("file://{}", rig.home.write("x", "the words of a file").display());
+    for url in [
+        passwd.as_str(),
+        "ftp://127.0.0.1/x",
+        "javascript:alert(1)",
+        "//127.0.0.1/x",
+        "",
+        "http://",
+        "http://[::/x",
+    ] {
+        let called = rig.call("http_get", json!({ "url": url })).await;
+        assert_eq!(called.row().status(), "failed", "{url}: {called:#?}");
+        assert_lacks(called.result(), "the words of a file");
+        answered(&called.turn, "done");
+    }
+}
+
+// ---- live output (R2, R30)
+
+const SLOWLY: &str = "for i in $(seq 30); do echo line-$i-end; sleep 0.05; done";
+
+#[tokio::test]
+async fn live_output_reaches_a_v2_client_while_the_command_runs() {
+    let rig = permissive().await;
+    let called = rig.call("bash", json!({"command": SLOWLY})).await;
+    let transcript = rig.agent.transcript();
+    let updates = transcript.updates(&rig.session);
+    let end = updates.iter().position(|update| update["status"] == "completed").unwrap();
+    let chunks = updates[..end].iter().filter(|update| update["sessionUpdate"] == "tool_call_content_chunk");
+    let live: String = chunks.map(|update| update["content"]["content"]["text"].as_str().unwrap()).collect();
+    for number in [1, 15, 30] {
+        assert_eq!(live.matches(&format!("line-{number}-end\n")).count(), 1, "whole before the end: {live}");
+    }
+    assert_has(&called.row().text(), "line-30-end");
+}
+
+#[tokio::test]
+async fn live_output_reaches_a_v1_client_in_full_at_most_every_400_ms() {
+    let rig = Plan::obedient().version(1).root("dangerously_skip_permissions", true).start().await;
+    rig.call("bash", json!({"command": SLOWLY})).await;
+    let transcript = rig.agent.transcript();
+    let live: Vec<(Instant, String)> = transcript
+        .entries
+        .iter()
+        .filter(|entry| {
+            let update = &entry.json["params"]["update"];
+            let is_live = update["status"].is_null() || update["status"] == "in_progress";
+            update["sessionUpdate"] == "tool_call_update" && is_live && update["content"].is_array()
+        })
+        .map(|entry| {
+            (
+                entry.at,
+                entry.json["params"]["update"]["content"][0]["content"]["text"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    assert!(live.len() >= 2, "1.5 s of output has live updates: {live:?}");
+    for pair in live.windows(2) {
+        // What the clock of the reader adds or takes away is small beside this.
+        assert!(pair[1].0 - pair[0].0 >= Duration::from_millis(350), "sooner than every 400 ms: {live:?}");
+        assert!(pair[1].1.starts_with(&pair[0].1), "each holds the full content so far: {live:?}");
+    }
 }
 
 // ---- 078 to 080: what models get wrong
@@ -905,7 +1094,7 @@ async fn case_080_the_right_value_in_the_wrong_type() {
     for path in [json!(null), json!(["a"]), json!({"a": 1}), json!(true)] {
         let called = rig.call("read_file", json!({ "path": path })).await;
         assert_eq!(called.row().status(), "failed", "{called:#?}");
-        assert_has(called.result(), "path");
+        assert_has_any(called.result(), &["path", "true"]);
         answered(&called.turn, "done");
     }
 }
