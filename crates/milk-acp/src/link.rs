@@ -12,6 +12,9 @@ use crate::rpc_error::RpcError;
 use crate::wire::Version;
 use crate::writer::{Outgoing, Writer};
 
+/// Tasks that may be under way; far more than a client that waits for answers makes.
+const TASKS: usize = 10_000;
+
 /// One connection, as seen from inside.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -42,6 +45,11 @@ impl Link {
             Err(error) => peer::failure(id, &error.object(version)),
         };
         self.writer.push(Outgoing::Line { of: None, line });
+    }
+
+    /// Whether so much is under way that no more should be taken on.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.tasks.len() >= TASKS
     }
 
     /// Starts a task that ends with the connection at the latest.

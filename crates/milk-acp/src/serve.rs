@@ -105,7 +105,10 @@ fn read_lines(
         let mut lines = LineReader::new(reader);
         loop {
             match lines.next_line() {
-                Ok(Some(line)) => connection.receive(line),
+                Ok(Some(line)) => {
+                    connection.receive(line);
+                    connection.link.writer.hold_back();
+                }
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(%error, "the input cannot be read");

@@ -17,9 +17,9 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let Some((reserved, view)) = taken else {
         return Ok(Reply::Now(result(&json!({}))?));
     };
-    Ok(request.spawn(METHOD, |_, _| async move {
+    request.spawn(METHOD, |_, _| async move {
         view.close().await;
         drop(reserved);
         Ok(Done::from(result(&json!({}))?))
-    }))
+    })
 }

@@ -15,7 +15,7 @@ const METHOD: &str = "session/delete";
 /// Takes an exact id or a prefix that fits one session only. What fits none or several is unknown (contract).
 pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let named = request.fields.required_text("sessionId")?;
-    Ok(request.spawn(METHOD, |connection, _| async move {
+    request.spawn(METHOD, |connection, _| async move {
         let session = resolve(&connection, &named).await?;
         let reserved = close_and_reserve(&connection, &session).await;
         let deleted = connection.engine.delete_session(&session).await;
@@ -23,7 +23,7 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
         deleted.map_err(|error| RpcError::from_open(error, METHOD))?;
         connection.registry.note_closed(session.as_str());
         Ok(Done::from(result(&json!({}))?))
-    }))
+    })
 }
 
 async fn resolve(connection: &Connection, named: &str) -> Result<SessionId, RpcError> {

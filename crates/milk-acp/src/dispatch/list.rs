@@ -23,7 +23,7 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
         Some(cursor) => offset_of(&cursor).ok_or_else(bad_cursor)?,
         None => 0,
     };
-    Ok(request.spawn(METHOD, move |connection, shapes| async move {
+    request.spawn(METHOD, move |connection, shapes| async move {
         let cwd = cwd.as_deref().map(directory);
         let stored = connection.engine.sessions(cwd.as_deref()).await.map_err(RpcError::Failed)?;
         let open = open_sessions(&connection);
@@ -43,7 +43,7 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
                 result(&v2::ListSessionsResponse::new(page).next_cursor(next))?
             }
         }))
-    }))
+    })
 }
 
 fn open_sessions(connection: &Connection) -> HashSet<SessionId> {

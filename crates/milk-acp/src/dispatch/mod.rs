@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
+use milk_core::failure::Failure;
 use milk_engine::Engine;
 use serde_json::value::RawValue;
 
@@ -156,10 +157,21 @@ impl Connection {
 
 impl Request<'_> {
     /// Has the work done by a task, which answers when it is done.
-    fn spawn<F>(&self, method: &'static str, work: impl FnOnce(Arc<Connection>, Shapes) -> F) -> Reply
+    fn spawn<F>(
+        &self,
+        method: &'static str,
+        work: impl FnOnce(Arc<Connection>, Shapes) -> F,
+    ) -> Result<Reply, RpcError>
     where
         F: Future<Output = Result<Done, RpcError>> + Send + 'static,
     {
+        if self.connection.link.is_crowded() {
+            let details = "Too many requests are under way; wait for some of them to be answered.";
+            return Err(RpcError::Failed(Failure {
+                retryable: true,
+                ..Failure::new("too_many_requests", details)
+            }));
+        }
         let connection = Arc::clone(self.connection);
         let (id, version) = (self.id.clone(), self.shapes.version);
         let work = work(Arc::clone(&connection), self.shapes.clone());
@@ -180,7 +192,7 @@ impl Request<'_> {
                 }
             }
         });
-        Reply::Later
+        Ok(Reply::Later)
     }
 
     /// The view that the request names. The client knows the name, so the view may speak.

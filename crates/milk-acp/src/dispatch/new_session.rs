@@ -18,7 +18,7 @@ const METHOD: &str = "session/new";
 /// `mcpServers` and `additionalDirectories` are accepted in any shape and not used.
 pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let cwd = request.fields.required_text("cwd")?;
-    Ok(request.spawn(METHOD, |connection, shapes| open(connection, shapes, cwd)))
+    request.spawn(METHOD, |connection, shapes| open(connection, shapes, cwd))
 }
 
 async fn open(connection: Arc<Connection>, shapes: Shapes, cwd: String) -> Result<Done, RpcError> {

@@ -38,7 +38,7 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let session = request.fields.required_text("sessionId")?;
     let cwd = request.fields.required_text("cwd")?;
     let from = replay_from(&request.fields)?;
-    Ok(request.spawn(METHOD, move |connection, shapes| async move {
+    request.spawn(METHOD, move |connection, shapes| async move {
         let version = shapes.version;
         let attached = attach(&connection, shapes, &session, &cwd, from).await?;
         match version {
@@ -64,7 +64,7 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
                 Ok(Done { result, then })
             }
         }
-    }))
+    })
 }
 
 /// Omitted, null or the start; milk refuses rather than guessing (contract: History replay).

@@ -5,6 +5,8 @@ pub(crate) mod answer;
 mod gate;
 mod question;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -187,7 +189,7 @@ impl View {
     }
 
     fn show(&self, state: &mut ViewState, prompt: Option<PromptId>, kind: EventKind) {
-        let now = Instant::now();
+        let now = now();
         let Some(handle) = state.handle_for(prompt) else {
             tracing::error!("an event of a view that has no name yet");
             return;
@@ -245,7 +247,7 @@ impl View {
     }
 
     fn flush(&self) {
-        let now = Instant::now();
+        let now = now();
         let mut state = self.lock();
         state.flush = Flush::Unplanned;
         if let Some(handle) = state.turn.clone().or_else(|| state.last_named.clone()) {
@@ -326,6 +328,11 @@ impl EventSink for View {
     fn room(&self) -> Option<BoxFuture<'_, ()>> {
         self.link.writer.room()
     }
+}
+
+/// The time, on the runtime's clock where there is one.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 impl Outgoing {

@@ -21,6 +21,10 @@ use crate::wire::delta::Delta;
 /// Bytes that may wait, or be under way, before producers are asked to wait.
 const ROOM: usize = 256 << 10;
 
+/// Bytes that may wait before no further line of the client's is read: answers are not refused for want of room, so a
+/// client that asks without reading must be slowed down at its own end.
+const FLOOD: usize = 16 << 20;
+
 /// Room of the write buffer that is kept between writes.
 const KEEP: usize = 256 << 10;
 
@@ -51,6 +55,8 @@ struct Shared {
     wake: Condvar,
     /// Wakes who waits for room.
     room: Notify,
+    /// Wakes the reader that holds back.
+    eased: Condvar,
     /// The thread has ended: everything is written, or the other side is gone.
     ended: CancellationToken,
 }
@@ -89,6 +95,7 @@ impl Writer {
             state: Mutex::new(state),
             wake: Condvar::new(),
             room: Notify::new(),
+            eased: Condvar::new(),
             ended: CancellationToken::new(),
         });
         let thread = Arc::clone(&shared);
@@ -129,6 +136,14 @@ impl Writer {
         }))
     }
 
+    /// Waits, as long as the client leaves a flood of answers unread.
+    pub(crate) fn hold_back(&self) {
+        let mut state = self.shared.lock();
+        while state.phase == Phase::Open && state.queue.weight() + state.in_flight >= FLOOD {
+            state = self.shared.eased.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Resolves when the writer has ended, by itself only when the other side is gone.
     pub(crate) async fn ended(&self) {
         self.shared.ended.cancelled().await;
@@ -153,6 +168,7 @@ impl Shared {
         }
         drop(state);
         self.wake.notify_one();
+        self.eased.notify_all();
     }
 
     fn has_room(&self) -> bool {
@@ -172,6 +188,7 @@ impl Shared {
         state.in_flight = 0;
         drop(state);
         self.room.notify_waiters();
+        self.eased.notify_all();
         self.ended.cancel();
     }
 
@@ -191,6 +208,7 @@ impl Shared {
             bytes.shrink_to(KEEP);
             self.lock().in_flight = 0;
             self.room.notify_waiters();
+            self.eased.notify_all();
         }
         Ok(())
     }
@@ -315,6 +333,25 @@ mod tests {
         assert!(futures_util::poll!(room.as_mut()).is_pending(), "what is under way counts");
         allow.send(Ok(())).unwrap();
         room.await;
+    }
+
+    #[test]
+    fn a_flood_of_answers_that_nobody_reads_holds_the_reader_back() {
+        let (writer, writes, allow) = slow();
+        writer.push(line(None, &"x".repeat(FLOOD)));
+        writes.recv().unwrap();
+        let (told, passed) = mpsc::channel();
+        let holding = writer.clone();
+        let reader = std::thread::spawn(move || {
+            told.send("waits").unwrap();
+            holding.hold_back();
+            told.send("goes on").unwrap();
+        });
+        assert_eq!(passed.recv().unwrap(), "waits");
+        assert!(passed.try_recv().is_err());
+        allow.send(Ok(())).unwrap();
+        assert_eq!(passed.recv().unwrap(), "goes on");
+        reader.join().unwrap();
     }
 
     #[tokio::test]

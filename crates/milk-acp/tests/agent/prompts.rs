@@ -70,8 +70,9 @@ fn prompts_of_one_session_run_in_order_and_those_of_others_beside_them() {
     rig.v2();
     let (a, b) = (rig.session(), rig.session());
     let slow = rig.model.open_reply();
+    slow.text("working");
     let first = rig.prompt(&a, "first");
-    rig.until(|message| word_is(message, "state_update"));
+    rig.until(|message| word_is(message, "agent_message_chunk"));
     let second = rig.prompt(&a, "second");
     let (_, other) = rig.turn(&b, "other");
     assert!(other["result"].is_object(), "the other session is not held up");
