@@ -1,4 +1,4 @@
-//! `milk chat`: a plain terminal client of milk, in process, and of any other ACP agent (issue text: `milk chat`).
+//! `milk chat`: a plain terminal client of milk, in process, and of any other ACP agent.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};

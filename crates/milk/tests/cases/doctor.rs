@@ -1,5 +1,5 @@
 //! `milk doctor`: what is configured, whether it answers, a cure for each fault, and an exit status that says whether a
-//! prompt would work (issue text: `milk doctor`; R37).
+//! prompt would work(R37).
 
 use std::process::Output;
 use std::time::{Duration, Instant};
