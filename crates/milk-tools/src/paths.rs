@@ -59,9 +59,9 @@ impl Spot {
             FinalLink::Itself => folders.locate_entry(Path::new(path)),
         };
         let real = place.real().to_owned();
-        let border = if !place.is_inside() || is_private(shared, &real) {
+        let border = if !place.is_inside() {
             Border::Outside
-        } else if within(workspace, &real).components().any(is_guarded) {
+        } else if is_private(shared, &real) || within(workspace, &real).components().any(is_guarded) {
             Border::Guarded
         } else {
             Border::Inside

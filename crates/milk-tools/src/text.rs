@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 
 /// The text on one line, with everything escaped that a terminal or an editor would act on instead of showing it:
 /// control characters, direction overrides, invisible characters. For titles, where a person judges by what is seen.
@@ -105,29 +104,36 @@ impl Ends {
         self.tail.extend(&bytes[surplus - from_tail..]);
     }
 
-    /// What was kept, as text, with a mark where something is left out.
+    /// What was kept, as text of at most the limit, plus a mark where something is left out.
     pub(crate) fn finish(self) -> String {
-        let mut bytes = self.head;
         let (a, b) = self.tail.as_slices();
-        if self.left_out == 0 {
-            bytes.extend_from_slice(a);
-            bytes.extend_from_slice(b);
-            return lossy(&bytes);
-        }
         let tail = [a, b].concat();
-        let head = &bytes[..whole_characters(&bytes)];
+        if self.left_out == 0 {
+            let text = lossy(&[self.head, tail].concat());
+            // Replacement marks are longer than what they stand for.
+            return if text.len() <= self.half * 2 { text } else { joined(&text, &text, self.half, 0) };
+        }
+        let head = &self.head[..whole_characters(&self.head)];
         // A character that the cut went through leaves at most three bytes of itself.
         let start = tail.iter().take(3).take_while(|byte| (0x80..0xC0).contains(*byte)).count();
-        let tail = &tail[start..];
-        let left_out = self.left_out + (bytes.len() - head.len() + start) as u64;
-        let mut text = lossy(head);
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let _ = writeln!(text, "[… {left_out} bytes left out …]");
-        text.push_str(&lossy(tail));
-        text
+        let left_out = self.left_out + (self.head.len() - head.len() + start) as u64;
+        joined(&lossy(head), &lossy(&tail[start..]), self.half, left_out)
     }
+}
+
+/// The head of one text and the tail of another, `half` bytes of each, and a mark between them. Both may be the same text;
+/// `left_out` bytes lay between them.
+fn joined(head: &str, tail: &str, half: usize, left_out: u64) -> String {
+    let kept_head = prefix(head, half);
+    let kept_tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(half))..];
+    let dropped = if std::ptr::eq(head, tail) {
+        head.len() - kept_head.len() - kept_tail.len()
+    } else {
+        head.len() - kept_head.len() + tail.len() - kept_tail.len()
+    };
+    let left_out = left_out + dropped as u64;
+    let line_end = if kept_head.ends_with('\n') { "" } else { "\n" };
+    format!("{kept_head}{line_end}[… {left_out} bytes left out …]\n{kept_tail}")
 }
 
 /// How much of these bytes is not the beginning of a character that is still to be completed.
@@ -197,6 +203,17 @@ mod tests {
         }
         let capped = cap("0123456789".repeat(10), 20);
         assert_eq!(capped, "0123456789\n[… 80 bytes left out …]\n0123456789");
+    }
+
+    #[test]
+    fn replacement_marks_do_not_break_the_limit() {
+        for length in [90, 100, 150, 300, 1000, 10_000] {
+            let mut ends = Ends::new(300);
+            ends.push(&vec![0xFF; length]);
+            let text = ends.finish();
+            assert!(text.len() <= 300 + 40, "{length}: {}", text.len());
+            assert_eq!(text.contains("left out"), length > 100, "{length}");
+        }
     }
 
     #[test]

@@ -218,7 +218,7 @@ async fn children_left_behind_do_not_hold_the_result_065(world: World) {
     for command in [
         format!("sleep {tag} & echo done"),
         format!("nohup sleep {tag} >/dev/null 2>&1 & echo done"),
-        format!("(while :; do echo noise; done; sleep {tag}) & echo done"),
+        format!("echo done; (while :; do echo noise; done; sleep {tag}) &"),
     ] {
         let start = Instant::now();
         let outcome = bash(&kit, &command).await;
@@ -419,7 +419,7 @@ async fn floods_stay_small_068(world: World) {
         let text = outcome.output.replace('\u{7f}', "\u{FFFD}");
         assert!(text.starts_with(head) && text.ends_with(tail), "{command}");
         assert!(text.contains("bytes left out"), "{command}");
-        assert!(text.len() < 3 * kit::RESULT_LIMIT + 200, "{command}: {}", text.len());
+        assert!(text.len() < kit::RESULT_LIMIT + 200, "{command}: {}", text.len());
         assert!(*live.lock().unwrap() < 1 << 20, "{command}");
     }
     let grown = resident_bytes().saturating_sub(before);

@@ -220,4 +220,40 @@ mod tests {
             assert_eq!(got.first_line, 1501);
         }
     }
+
+    /// But for line ends an edit is a plain replacement, and lines that it does not touch keep theirs: over many small
+    /// texts, made by a fixed sequence.
+    #[test]
+    fn any_edit_is_a_replacement_but_for_line_ends() {
+        let mut seed = 1_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let mut text = |longest: u64| {
+            let length = next(longest);
+            (0..length)
+                .map(|_| ["a", "b", "\n", "\r\n", "\r", "é"][usize::try_from(next(6)).unwrap()])
+                .collect::<String>()
+        };
+        let mut edits = 0;
+        for _ in 0..20_000 {
+            let (file, old, new) = (text(12), text(4), text(5));
+            if old.is_empty() {
+                continue;
+            }
+            let Ok(got) = splice(&file, &old, &new, Scope::All) else { continue };
+            edits += 1;
+            let plain = newlines(&file).replace(&*newlines(&old), &newlines(&new));
+            assert_eq!(
+                newlines(&got.text).replace('\r', ""),
+                plain.replace('\r', ""),
+                "{file:?} {old:?} → {new:?}"
+            );
+            if !file.contains("\r\n") {
+                assert_eq!(got.text, plain, "{file:?} {old:?} → {new:?}");
+            }
+        }
+        assert!(edits > 1000, "{edits}");
+    }
 }
