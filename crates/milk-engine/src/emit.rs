@@ -25,6 +25,11 @@ impl Emitter {
         Self { prompt: Some(prompt), ..self.clone() }
     }
 
+    /// The prompt that this speaks for.
+    pub(crate) fn prompt(&self) -> Option<PromptId> {
+        self.prompt
+    }
+
     pub(crate) fn emit(&self, kind: EventKind) {
         self.sink.emit(Event { prompt: self.prompt, kind });
     }

@@ -97,8 +97,13 @@ impl History {
         &self.turns
     }
 
+    /// The turn that began last; turn 0 before the first.
+    pub(crate) fn newest_turn(&self) -> TurnId {
+        self.turns.last().map_or(TurnId(0), |turn| turn.id)
+    }
+
     pub(crate) fn next_turn(&self) -> TurnId {
-        TurnId(self.turns.last().map_or(1, |turn| turn.id.0 + 1))
+        TurnId(self.newest_turn().0 + 1)
     }
 
     /// Every call id that the session has used.

@@ -5,6 +5,7 @@
 //! through the ports in [`Ports`].
 
 mod ask;
+mod bounded;
 pub mod command;
 mod context;
 mod conversation;

@@ -35,6 +35,8 @@ fn serve() -> Result<ServeEnd> {
         let stop = CancellationToken::new();
         exit::on_signal(stop.clone())?;
         exit::end_soon_after(stop.clone(), process.commands.clone());
+        let reader_gone = stop.clone();
+        stdio::watch_reader(&output, move || reader_gone.cancel())?;
         let engine = compose::engine(&process);
         let end = milk_acp::serve(input, output, engine, settings(&process), stop.clone()).await;
         stop.cancel();

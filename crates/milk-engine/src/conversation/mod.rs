@@ -33,7 +33,7 @@ pub struct Conversation {
 struct Shared {
     session: SessionId,
     workspace: Workspace,
-    queue: PromptQueue,
+    queue: Arc<PromptQueue>,
     sink: Arc<dyn EventSink>,
     /// Tripped by the conversation's task when it is over.
     ended: CancellationToken,
@@ -63,14 +63,15 @@ impl Conversation {
         binding: Binding,
         sink: Arc<dyn EventSink>,
     ) -> Self {
+        let queue = Arc::new(PromptQueue::default());
         let shared = Arc::new(Shared {
             session: binding.session.clone(),
             workspace: workspace.clone(),
-            queue: PromptQueue::default(),
+            queue: Arc::clone(&queue),
             sink: Arc::clone(&sink),
             ended: CancellationToken::new(),
         });
-        let state = ConversationState::new(ports, workspace, provision, binding, sink);
+        let state = ConversationState::new(ports, workspace, provision, binding, queue, sink);
         // The task ends by itself when the conversation is closed; `close` waits for it through `ended`.
         tokio::spawn(actor::run(Arc::clone(&shared), state));
         Self { shared }

@@ -122,10 +122,12 @@ impl PromptQueue {
         }
     }
 
-    /// The current prompt has ended: the oldest waiting one becomes current.
-    pub(super) fn finish(&self) {
+    /// This prompt's turn is over: the oldest waiting one becomes current. No effect if that was said before.
+    pub(super) fn finish(&self, id: PromptId) {
         let mut state = self.lock();
-        state.current = state.waiting.pop_front().map(Into::into);
+        if state.current.as_ref().is_some_and(|current| current.id == id) {
+            state.current = state.waiting.pop_front().map(Into::into);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -151,7 +153,7 @@ mod tests {
         let first = queue.next().await.unwrap();
         assert_eq!(first.id, PromptId(1));
         assert!(first.cancel.is_cancelled());
-        queue.finish();
+        queue.finish(PromptId(1));
         let third = queue.next().await.unwrap();
         assert_eq!(third.id, PromptId(3));
         assert!(!third.cancel.is_cancelled(), "a cancel never touches a later prompt");
@@ -165,7 +167,8 @@ mod tests {
         assert_eq!(queue.close(), [PromptId(2)]);
         assert_eq!(queue.submit(PromptId(3), text()), Submitted::Closed);
         assert!(queue.next().await.unwrap().cancel.is_cancelled());
-        queue.finish();
+        queue.finish(PromptId(1));
+        queue.finish(PromptId(1));
         assert!(queue.next().await.is_none());
     }
 

@@ -1,6 +1,7 @@
 //! One turn of the model: from the user's message to the idle state, through as many model calls and tool calls as it
 //! takes.
 
+mod live_output;
 mod progress;
 mod response;
 mod tool_calls;
@@ -38,6 +39,19 @@ impl TurnEnd {
     /// The end of a turn in which no model took part.
     pub(crate) fn command() -> Self {
         Self { stop: StopReason::EndTurn, failure: None, route: None }
+    }
+
+    pub(crate) fn cancelled(route: Option<Route>) -> Self {
+        Self { stop: StopReason::Cancelled, failure: None, route }
+    }
+
+    fn failed(failure: Failure, route: Option<Route>) -> Self {
+        Self { stop: StopReason::Error, failure: Some(failure), route }
+    }
+
+    /// The end of a turn that a bug of milk's broke off.
+    pub(crate) fn own_bug() -> Self {
+        Self::failed(own_bug(), None)
     }
 }
 
@@ -86,8 +100,8 @@ pub(crate) async fn run(
     };
     let agent = match resolved {
         Some(Ok(agent)) => agent,
-        Some(Err(failure)) => return end(state, emitter, id, message, failed(failure, None)).await,
-        None => return end(state, emitter, id, message, cancelled(None)).await,
+        Some(Err(failure)) => return end(state, emitter, id, message, TurnEnd::failed(failure, None)).await,
+        None => return end(state, emitter, id, message, TurnEnd::cancelled(None)).await,
     };
     let route = route_to(&agent);
     state.record(emitter, vec![Record::Routed { turn: id, route: route.clone() }]).await;
@@ -107,8 +121,8 @@ pub(crate) async fn run(
     }
     let ended = match worked {
         Ok(stop) => TurnEnd { stop, failure: None, route: Some(route) },
-        Err(Cut::Stopped) => cancelled(Some(route)),
-        Err(Cut::Failed(failure)) => failed(failure, Some(route)),
+        Err(Cut::Stopped) => TurnEnd::cancelled(Some(route)),
+        Err(Cut::Failed(failure)) => TurnEnd::failed(failure, Some(route)),
     };
     end(state, emitter, id, message, ended).await;
 }
@@ -119,14 +133,6 @@ fn route_to(agent: &ResolvedAgent) -> Route {
         target: RouteTarget::Primary,
         reason: "the only agent in use".to_owned(),
     }
-}
-
-fn cancelled(route: Option<Route>) -> TurnEnd {
-    TurnEnd { stop: StopReason::Cancelled, failure: None, route }
-}
-
-fn failed(failure: Failure, route: Option<Route>) -> TurnEnd {
-    TurnEnd { stop: StopReason::Error, failure: Some(failure), route }
 }
 
 /// Tells once how the agent was found, and again when that changes.
@@ -150,6 +156,7 @@ pub(crate) async fn end(
     let TurnEnd { stop, failure, route } = ended;
     let at_ms = state.ports.clock.now_ms();
     state.record(emitter, vec![Record::TurnEnded { turn, at_ms, stop, failure: failure.clone() }]).await;
+    state.prompt_is_over(emitter);
     emitter.state(State::Idle { stop, failure: failure.clone(), route });
     emitter.emit(EventKind::PromptEnded(PromptOutcome::Ended { message, stop, failure }));
 }
@@ -182,8 +189,8 @@ impl Turn<'_> {
         let limit = self.state.provision.settings.max_model_calls;
         let mut calls = 0_u32;
         loop {
-            let offer =
-                if limit.is_some_and(|limit| calls >= limit) { Offer::TextOnly } else { Offer::Tools };
+            let left = limit.map(|limit| limit.saturating_sub(calls));
+            let offer = if left == Some(0) { Offer::TextOnly } else { Offer::Tools { left } };
             let response = self.ask_model(offer).await?;
             calls += response.model_calls;
             if offer == Offer::TextOnly {
@@ -225,7 +232,8 @@ fn out_of_time(limit: Duration) -> Failure {
 /// What the model may do in its next response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Offer {
-    Tools,
+    /// Text or tool calls, with so many model calls left; `None` is no limit.
+    Tools { left: Option<u32> },
     /// The limit on model calls is reached: one summary, no tools.
     TextOnly,
 }

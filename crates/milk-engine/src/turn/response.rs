@@ -12,11 +12,11 @@ use milk_core::model::{
 };
 use milk_core::record::{Record, Speaker};
 use milk_core::settings::{TextDelivery, Thoughts};
-use milk_core::tool::ToolKind;
+use milk_core::tool::{ToolKind, ToolSpec};
 
 use super::progress::{OpenCall, PartialResponse, RowShown};
 use super::{Cut, Offer, Turn};
-use crate::context::{self, add_user_note, estimate_tokens, shrink};
+use crate::context::Context;
 use crate::ids::MessageKind;
 use crate::system_prompt;
 
@@ -43,6 +43,51 @@ pub(super) struct Response {
     pub(super) model_calls: u32,
 }
 
+/// What a request is made from.
+struct Asking {
+    system: Arc<str>,
+    context: Context,
+    tools: Arc<[ToolSpec]>,
+}
+
+impl Asking {
+    fn request(&self) -> ModelRequest {
+        ModelRequest {
+            system: Arc::clone(&self.system),
+            messages: self.context.messages(),
+            tools: Arc::clone(&self.tools),
+        }
+    }
+
+    fn estimate(&self) -> u64 {
+        self.context.estimate(&self.system)
+    }
+}
+
+/// How often the model was asked for one response.
+#[derive(Debug, Default)]
+struct Tries {
+    requests: u32,
+    /// Of these, answered with nothing and asked again.
+    empty: u32,
+    /// Of these, refused as too long and made smaller.
+    shrunk: u32,
+    /// The room, in tokens, that the request was made to fit when it was too long.
+    room: Option<u64>,
+}
+
+impl Tries {
+    /// Whether an empty reply may be asked for again: reasoning without an answer once, as more of it would not be another.
+    fn may_nudge(&self, streamed: &Streamed, offer: Offer) -> bool {
+        let limit = if streamed.said.thinking.is_some() { 1 } else { EMPTY_RETRIES };
+        let allowed = match offer {
+            Offer::Tools { left } => left.is_none_or(|left| self.requests < left),
+            Offer::TextOnly => false,
+        };
+        streamed.finish.reason == FinishReason::Complete && allowed && self.empty < limit
+    }
+}
+
 /// A response as it was streamed.
 struct Streamed {
     said: AssistantMessage,
@@ -60,41 +105,43 @@ impl Streamed {
 impl Turn<'_> {
     /// Asks the model until it says something, within bounds, and keeps what it said.
     pub(super) async fn ask_model(&mut self, offer: Offer) -> Result<Response, Cut> {
-        let extra = self.extra_context().await;
-        let mut request = self.request(offer, extra.as_deref());
-        let mut model_calls = 0;
-        let mut shrunk = 0;
+        let mut asking = self.asking(offer).await;
+        let mut tries = Tries::default();
         loop {
-            model_calls += 1;
-            let estimate = estimate_tokens(&request.system, &request.messages);
+            tries.requests += 1;
+            let estimate = asking.estimate();
             let stop = self.stop.clone();
             let streamed = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Err(Cut::Stopped), // dropping the stream ends the request
-                streamed = self.stream(request.clone()) => streamed,
+                streamed = self.stream(asking.request()) => streamed,
             };
             match streamed {
+                Ok(streamed) if streamed.is_empty() && tries.may_nudge(&streamed, offer) => {
+                    tries.empty += 1;
+                    self.drop_partial();
+                    asking.context.add_note(EMPTY_REQUEST.to_owned());
+                }
                 Ok(streamed) => {
-                    let used_up = model_calls > EMPTY_RETRIES || offer == Offer::TextOnly;
-                    if streamed.is_empty() && streamed.finish.reason == FinishReason::Complete && !used_up {
-                        self.drop_partial();
-                        add_user_note(&mut request.messages, EMPTY_REQUEST.to_owned());
-                        continue;
+                    if let Some(room) = tries.room {
+                        self.state.room = Some((self.agent.model.info().model.clone(), room));
                     }
                     self.count(streamed.usage, estimate);
-                    return Ok(self.keep(streamed, offer, model_calls).await);
+                    return Ok(self.keep(streamed, offer, &tries).await);
                 }
                 Err(error)
                     if error.kind == ModelErrorKind::ContextTooLong
-                        && shrunk < SHRINK_RETRIES
+                        && tries.shrunk < SHRINK_RETRIES
                         && self.nothing_shown() =>
                 {
-                    shrunk += 1;
+                    tries.shrunk += 1;
                     self.drop_partial();
-                    if !shrink(&request.system, &mut request.messages, estimate * 7 / 10) {
+                    let room = estimate * 7 / 10;
+                    tries.room = Some(room);
+                    if !asking.context.shrink(&asking.system, room) {
                         return Err(Failure::from(error).into());
                     }
-                    self.emitter.notice("[milk] The conversation is too long for the model; older parts were left out of this request.");
+                    self.emitter.notice("[milk] The conversation is too long for the model; older parts are left out of what it is sent.");
                 }
                 Err(error) => return Err(Failure::from(error).into()),
             }
@@ -122,31 +169,35 @@ impl Turn<'_> {
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
-    fn request(&self, offer: Offer, extra: Option<&str>) -> ModelRequest {
+    /// What the model is about to be asked, small enough as far as milk knows.
+    async fn asking(&self, offer: Offer) -> Asking {
+        let extra = self.extra_context().await;
         let state = &self.state;
         let info = self.agent.model.info();
-        let instructions = state.provision.instructions.as_deref();
         let system = system_prompt::build(
             &state.workspace,
             &state.tool_specs,
             self.agent.prompt.as_deref(),
-            instructions,
+            state.provision.instructions.as_deref(),
         );
-        let mut messages = context::messages(&state.binding.history, info.vision, extra);
+        let mut context = Context::new(&state.binding.history, info.vision, extra.as_deref());
         let tools = match offer {
-            Offer::Tools => Arc::clone(&state.tool_specs),
+            Offer::Tools { .. } => Arc::clone(&state.tool_specs),
             Offer::TextOnly => {
-                add_user_note(&mut messages, SUMMARY_REQUEST.to_owned());
+                context.add_note(SUMMARY_REQUEST.to_owned());
                 Arc::new([])
             }
         };
-        if let Some(window) = info.context_window {
+        let learnt = state.room.as_ref().filter(|(model, _)| *model == info.model).map(|(_, room)| *room);
+        let known = info.context_window.map(|window| {
             let tools: usize =
                 tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len()).sum();
-            let room = (window / 4 * 3).saturating_sub(tools as u64 / 4); // a quarter is left for the reply
-            shrink(&system, &mut messages, room);
+            (window / 4 * 3).saturating_sub(tools as u64 / 4) // a quarter is left for the reply
+        });
+        if let Some(room) = learnt.into_iter().chain(known).min() {
+            context.shrink(&system, room);
         }
-        ModelRequest { system, messages, tools }
+        Asking { system, context, tools }
     }
 
     /// Streams one response to the user. What came of it is in `progress` when it fails.
@@ -235,37 +286,37 @@ impl Turn<'_> {
     }
 
     /// Keeps a whole response: gives its calls ids of this session, records it, and shows what was held back.
-    async fn keep(&mut self, streamed: Streamed, offer: Offer, model_calls: u32) -> Response {
+    async fn keep(&mut self, streamed: Streamed, offer: Offer, tries: &Tries) -> Response {
         let Streamed { mut said, calls, finish, usage } = streamed;
         let stop = stop_for(finish.reason);
         said.provider_notes = finish.provider_notes;
-        if offer == Offer::Tools {
+        if offer != Offer::TextOnly {
             said.tool_calls = self.name_calls(calls);
         }
         if said.tool_calls.is_empty() && said.text.trim().is_empty() && stop == StopReason::EndTurn {
-            self.fill_empty_reply(&mut said, model_calls);
+            self.fill_empty_reply(&mut said, tries.empty + 1);
         } else if self.state.provision.settings.delivery == TextDelivery::Whole {
             self.show_whole(&said.text);
         }
         self.progress.open_calls = said.tool_calls.iter().map(open_call).collect();
         let calls = said.tool_calls.clone();
         self.record_response(said, usage).await;
-        Response { calls, stop, model_calls }
+        Response { calls, stop, model_calls: tries.requests }
     }
 
     /// Never an empty turn: reasoning that the user has not seen becomes the answer, else milk says what happened.
-    fn fill_empty_reply(&mut self, said: &mut AssistantMessage, model_calls: u32) {
+    fn fill_empty_reply(&mut self, said: &mut AssistantMessage, tries: u32) {
         let hidden = self.state.provision.settings.thoughts == Thoughts::Hidden;
         match said.thinking.take_if(|_| hidden) {
             Some(thinking) => said.text = thinking,
-            None => said.text = self.nothing_said(said.thinking.is_some(), model_calls),
+            None => said.text = self.nothing_said(said.thinking.is_some(), tries),
         }
         self.show_whole(&said.text);
     }
 
-    fn nothing_said(&self, thought: bool, model_calls: u32) -> String {
+    fn nothing_said(&self, thought: bool, tries: u32) -> String {
         let what = if thought { "only reasoning, shown above, and no answer" } else { "no answer" };
-        let tries = if model_calls == 1 { String::new() } else { format!(" ({model_calls} tries)") };
+        let tries = if tries == 1 { String::new() } else { format!(" ({tries} tries)") };
         let turn = self.state.binding.history.turns().last();
         let tools = turn.map_or(0, |turn| turn.steps.iter().map(|step| step.results.len()).sum::<usize>());
         let done = match tools {
@@ -287,7 +338,9 @@ impl Turn<'_> {
         let named = calls.into_iter().map(|call| {
             let id = self.emitter.ids().call(call.id.as_deref(), &seen);
             seen.insert(id.clone());
-            ToolCall { id, name: call.name, arguments: call.arguments }
+            // A row and a request need some name.
+            let name = if call.name.trim().is_empty() { "unnamed".to_owned() } else { call.name };
+            ToolCall { id, name, arguments: call.arguments }
         });
         named.collect()
     }

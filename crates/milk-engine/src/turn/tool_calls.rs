@@ -2,7 +2,6 @@
 //! order: neighbouring reads run together, anything else runs alone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
@@ -16,15 +15,13 @@ use milk_core::record::Record;
 use milk_core::tool::{Effect, PreparedCall, ToolContext, ToolKind, ToolOutcome, ToolStatus};
 use serde_json::Value;
 
+use super::live_output::{LIVE_LIMIT, LiveOutput};
 use super::progress::RowShown;
 use super::{Cut, Turn};
 use crate::ask::{self, Answer};
-use crate::emit::Emitter;
+use crate::bounded::bounded;
 use crate::ids::next_question_id;
 use crate::permission::{self, Policy, Verdict};
-
-/// How much of a running tool's output is shown live, in bytes. The finished row has head and tail of the whole.
-const LIVE_LIMIT: usize = 128 * 1024;
 
 /// A call that runs: which, and what it will give.
 type RunningCall = BoxFuture<'static, (ToolCallId, ToolOutcome)>;
@@ -192,8 +189,9 @@ impl Turn<'_> {
     }
 
     fn start(&self, id: ToolCallId, prepared: PreparedCall) -> RunningCall {
+        let (live, output) = LiveOutput::new(self.emitter.clone(), id.clone());
         let cx = ToolContext {
-            output: live_output(self.emitter.clone(), id.clone()),
+            output,
             cancel: self.stop.clone(),
             time_limit: self.state.provision.settings.tool_time_limit,
         };
@@ -201,6 +199,7 @@ impl Turn<'_> {
         let run = (prepared.run)(cx);
         Box::pin(async move {
             let mut outcome = run.await;
+            drop(live);
             outcome.output = bounded(outcome.output, limit);
             (id, outcome)
         })
@@ -325,47 +324,5 @@ fn summary(prepared: &PreparedCall) -> String {
         Effect::ReadOnly | Effect::Writes | Effect::Network { .. } | Effect::External => {
             prepared.title.clone()
         }
-    }
-}
-
-/// Shows a tool's output as it comes, up to a limit.
-fn live_output(emitter: Emitter, id: ToolCallId) -> Arc<dyn Fn(&str) + Send + Sync> {
-    let shown = AtomicUsize::new(0);
-    Arc::new(move |piece: &str| {
-        let before = shown.fetch_add(piece.len(), Ordering::Relaxed);
-        if piece.is_empty() || before >= LIVE_LIMIT {
-            return;
-        }
-        let fits = piece.floor_char_boundary(LIVE_LIMIT - before);
-        let mut text = piece[..fits].to_owned();
-        if fits < piece.len() {
-            text.push_str("\n[… more output; the finished row has its beginning and end]\n");
-        }
-        emitter.emit(EventKind::ToolOutput { id: id.clone(), text });
-    })
-}
-
-/// Head and tail of a text that is over its limit, in bytes, with a mark that says how much is gone.
-fn bounded(text: String, limit: usize) -> String {
-    if text.len() <= limit {
-        return text;
-    }
-    let head = text.floor_char_boundary(limit / 3 * 2);
-    let tail = text.ceil_char_boundary(text.len() - limit / 3);
-    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_result_keeps_head_and_tail_and_whole_characters() {
-        let text = "é".repeat(1_000);
-        let cut = bounded(text, 300);
-        assert!(
-            cut.len() < 400 && cut.starts_with('é') && cut.ends_with('é') && cut.contains("bytes left out")
-        );
-        assert_eq!(bounded("short".to_owned(), 300), "short");
     }
 }

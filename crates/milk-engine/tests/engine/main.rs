@@ -15,3 +15,14 @@ mod fakes;
 mod laws;
 mod lines;
 mod rig;
+
+mod ask_race;
+mod cancel;
+mod close;
+mod commands;
+mod context;
+mod faults;
+mod limits;
+mod permissions;
+mod tool_calls;
+mod turns;

@@ -14,11 +14,6 @@ impl Gate {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// A gate that lets everybody through.
-    pub(crate) fn open() -> Self {
-        Self(Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)))
-    }
-
     /// Lets one more through.
     pub(crate) fn let_one_through(&self) {
         self.0.add_permits(1);

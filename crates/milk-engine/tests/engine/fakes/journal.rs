@@ -16,7 +16,14 @@ pub(crate) enum Seen {
     /// The session's log could not keep something.
     LogFailed,
     /// A tool did this.
-    Tool { name: String, what: ToolNote },
+    Tool { label: String, nature: Nature, what: ToolNote },
+}
+
+/// Whether a call only looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nature {
+    Looks,
+    Acts,
 }
 
 /// What a tool notes of itself.

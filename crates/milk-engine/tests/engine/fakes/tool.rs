@@ -11,7 +11,7 @@ use milk_core::{BoxFuture, JsonObject, ports::Tool};
 use serde_json::json;
 
 use super::gate::Gate;
-use super::journal::{Journal, Seen, ToolNote};
+use super::journal::{Journal, Nature, Seen, ToolNote};
 
 /// A tool. Its calls take one argument, `arg`: a path, a command or an address, as its effect needs it.
 #[derive(Debug)]
@@ -157,84 +157,82 @@ impl Tool for FakeTool {
                 _ => {}
             }
             tokio::task::yield_now().await; // a real tool looks at the disk
-            self.journal.note(Seen::Tool { name: label.clone(), what: ToolNote::Prepared });
-            let run = Run { label: label.clone(), does: self.does.clone(), journal: self.journal.clone() };
+            let effect = self.effect(&argument);
+            let nature = if effect == Effect::ReadOnly { Nature::Looks } else { Nature::Acts };
+            let diary = Diary { label: label.clone(), nature, journal: self.journal.clone(), ended: true };
+            diary.note(ToolNote::Prepared);
+            let does = self.does.clone();
             let contexts = self.contexts();
             Ok(PreparedCall {
                 title: label,
                 locations: vec![Location { path: workspace.root.join(&argument), line: None }],
                 changes: Vec::new(),
-                effect: self.effect(&argument),
+                effect,
                 run: Box::new(move |cx| {
                     contexts.lock().unwrap().push(cx.clone());
-                    Box::pin(run.run(cx))
+                    Box::pin(run(does, diary, cx))
                 }),
             })
         })
     }
 }
 
-/// One running call.
-struct Run {
-    label: String,
-    does: Does,
-    journal: Journal,
+async fn run(does: Does, mut diary: Diary, cx: ToolContext) -> ToolOutcome {
+    diary.starts();
+    let done = ToolOutcome::completed(format!("{} done", diary.label));
+    let outcome = match does {
+        Does::Works => done,
+        Does::Fails(why) => ToolOutcome::failed(why),
+        Does::Gives(outcome) => outcome,
+        Does::Prints(pieces) => {
+            for piece in &pieces {
+                (cx.output)(piece);
+            }
+            done
+        }
+        Does::WaitsFor(gate) => tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => {
+                ToolOutcome { status: ToolStatus::Cancelled, ..ToolOutcome::failed("stopped in the middle") }
+            }
+            () = gate.passed() => done,
+        },
+        Does::IgnoresCancel(gate) => {
+            gate.passed().await;
+            done
+        }
+        Does::Panics => panic!("the tool's own bug"),
+        Does::PanicsWhilePreparing | Does::Refuses(_) => unreachable!("it was never prepared"),
+    };
+    diary.ends();
+    outcome
 }
 
-impl Run {
-    async fn run(self, cx: ToolContext) -> ToolOutcome {
-        let Self { label, does, journal } = self;
-        let running = Running { label, journal, ended: false };
-        running.note(ToolNote::Starts);
-        let done = ToolOutcome::completed(format!("{} done", running.label));
-        let outcome = match does {
-            Does::Works => done,
-            Does::Fails(why) => ToolOutcome::failed(why),
-            Does::Gives(outcome) => outcome,
-            Does::Prints(pieces) => {
-                for piece in &pieces {
-                    (cx.output)(piece);
-                }
-                done
-            }
-            Does::WaitsFor(gate) => tokio::select! {
-                biased;
-                () = cx.cancel.cancelled() => {
-                    ToolOutcome { status: ToolStatus::Cancelled, ..ToolOutcome::failed("stopped in the middle") }
-                }
-                () = gate.passed() => done,
-            },
-            Does::IgnoresCancel(gate) => {
-                gate.passed().await;
-                done
-            }
-            Does::Panics => panic!("the tool's own bug"),
-            Does::PanicsWhilePreparing | Does::Refuses(_) => unreachable!("it was never prepared"),
-        };
-        running.end();
-        outcome
-    }
-}
-
-/// Notes when a call is dropped before it has ended.
-struct Running {
+/// Notes what one call does, and when it is dropped before it has ended.
+struct Diary {
     label: String,
+    nature: Nature,
     journal: Journal,
     ended: bool,
 }
 
-impl Running {
+impl Diary {
     fn note(&self, what: ToolNote) {
-        self.journal.note(Seen::Tool { name: self.label.clone(), what });
+        self.journal.note(Seen::Tool { label: self.label.clone(), nature: self.nature, what });
     }
 
-    fn end(mut self) {
+    fn starts(&mut self) {
+        self.ended = false;
+        self.note(ToolNote::Starts);
+    }
+
+    fn ends(mut self) {
         self.ended = true;
         self.note(ToolNote::Ends);
     }
 }
 
-impl Drop for Running {
+impl Drop for Diary {
     fn drop(&mut self) {
         if !self.ended {
             self.note(ToolNote::Dropped);

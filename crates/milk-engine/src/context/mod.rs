@@ -1,5 +1,8 @@
 //! From history to what a model is sent: a form that strict servers accept, whatever happened before. Roles alternate,
-//! every call is followed by its result, and nothing is sent that says nothing.
+//! every call is followed by its result, names and texts are such as every server takes, and nothing is sent that says
+//! nothing.
+
+mod shrink;
 
 use milk_core::content::ContentBlock;
 use milk_core::event::StopReason;
@@ -13,32 +16,74 @@ use crate::history::{Ending, History, Step, TurnHistory};
 pub(crate) const INTERRUPTED: &str =
     "This call was interrupted before it finished; whether it had an effect is not known.";
 
+/// Stands for a prompt without a word in it: a server refuses an empty message.
+const EMPTY_PROMPT: &str = "[The user sent an empty message.]";
+
+/// Longest name of a function that servers take, in characters.
+const NAME_LIMIT: usize = 64;
+
 /// Rough size of a token in bytes, for budgets where the server does not count.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// How much of an old tool result is kept when the context must shrink, in bytes.
-const TRIMMED_RESULT: usize = 200;
+/// The conversation as a model should see it.
+#[derive(Debug)]
+pub(crate) struct Context {
+    messages: Vec<ChatMessage>,
+    /// Where the newest prompt stands: it and what follows is the running turn.
+    prompt: usize,
+    /// How many parts of the newest prompt's message are older prompts that nothing answered.
+    earlier_parts: usize,
+}
 
-/// The conversation as a model should see it. `extra` is context for the newest prompt that is not kept in history
-/// (recalled facts, open tasks).
-pub(crate) fn messages(history: &History, vision: Vision, extra: Option<&str>) -> Vec<ChatMessage> {
-    let mut built = Builder::default();
-    let turns: Vec<&TurnHistory> =
-        history.turns().iter().filter(|turn| turn.work == TurnWork::Prompt).collect();
-    for (index, turn) in turns.iter().enumerate() {
-        let newest = index + 1 == turns.len();
-        built.user(turn.content.iter().filter_map(|block| user_part(block, vision)).collect());
-        if let (true, Some(extra)) = (newest, extra) {
-            built.user(vec![UserPart::Text(extra.to_owned())]);
+impl Context {
+    /// The context that this history makes. `extra` rides with the newest prompt and is not kept in history (recalled facts,
+    /// open tasks).
+    pub(crate) fn new(history: &History, vision: Vision, extra: Option<&str>) -> Self {
+        let mut built = Builder::default();
+        let mut earlier_parts = 0;
+        let mut prompt = 0;
+        let turns: Vec<&TurnHistory> =
+            history.turns().iter().filter(|turn| turn.work == TurnWork::Prompt).collect();
+        for (index, turn) in turns.iter().enumerate() {
+            let newest = index + 1 == turns.len();
+            if let (true, Some(ChatMessage::User(parts))) = (newest, built.messages.last()) {
+                earlier_parts = parts.len();
+            }
+            built.prompt(&turn.content, vision);
+            if newest {
+                prompt = built.messages.len().saturating_sub(1);
+                built.user(extra.map(|extra| UserPart::Text(extra.to_owned())).into_iter().collect());
+            }
+            for step in &turn.steps {
+                built.step(step);
+            }
+            if !newest && let Some(note) = ending_note(&turn.ending) {
+                built.user(vec![UserPart::Text(note)]);
+            }
         }
-        for step in &turn.steps {
-            built.step(step);
-        }
-        if !newest && let Some(note) = ending_note(&turn.ending) {
-            built.user(vec![UserPart::Text(note)]);
-        }
+        Self { messages: built.messages, prompt, earlier_parts }
     }
-    built.messages
+
+    /// Adds a line from milk to the end without breaking the alternation of roles.
+    pub(crate) fn add_note(&mut self, note: String) {
+        let mut built = Builder { messages: std::mem::take(&mut self.messages) };
+        built.user(vec![UserPart::Text(note)]);
+        self.messages = built.messages;
+    }
+
+    /// What goes into a request.
+    pub(crate) fn messages(&self) -> Vec<ChatMessage> {
+        self.messages.clone()
+    }
+
+    /// Estimated size in tokens, with this system message.
+    pub(crate) fn estimate(&self, system: &str) -> u64 {
+        (self.bytes(system) / BYTES_PER_TOKEN) as u64
+    }
+
+    fn bytes(&self, system: &str) -> usize {
+        system.len() + self.messages.iter().map(message_bytes).sum::<usize>()
+    }
 }
 
 #[derive(Default)]
@@ -47,6 +92,27 @@ struct Builder {
 }
 
 impl Builder {
+    fn prompt(&mut self, content: &[ContentBlock], vision: Vision) {
+        let mut parts: Vec<UserPart> = Vec::new();
+        let mut after_text = false;
+        for block in content {
+            let is_text = matches!(block, ContentBlock::Text { .. });
+            match (parts.last_mut(), user_part(block, vision)) {
+                // Neighbouring text blocks are one text, joined by a newline (R13).
+                (Some(UserPart::Text(before)), Some(UserPart::Text(text))) if is_text && after_text => {
+                    before.push('\n');
+                    before.push_str(&text);
+                }
+                (_, part) => parts.extend(part),
+            }
+            after_text = is_text;
+        }
+        if parts.is_empty() {
+            parts.push(UserPart::Text(EMPTY_PROMPT.to_owned()));
+        }
+        self.user(parts);
+    }
+
     /// Adds to the newest user message, or begins one: two in a row are refused by strict chat templates.
     fn user(&mut self, parts: Vec<UserPart>) {
         if parts.is_empty() {
@@ -60,10 +126,14 @@ impl Builder {
     }
 
     fn step(&mut self, step: &Step) {
-        if step.said.text.is_empty() && step.said.tool_calls.is_empty() {
+        if step.said.text.trim().is_empty() && step.said.tool_calls.is_empty() {
             return; // an assistant message with neither is refused by many servers
         }
-        self.assistant(step.said.clone());
+        let mut said = step.said.clone();
+        for call in &mut said.tool_calls {
+            call.name = acceptable_name(&call.name);
+        }
+        self.assistant(said);
         for call in &step.said.tool_calls {
             let result = step.results.iter().find(|result| result.call == call.id);
             let output = match result {
@@ -80,14 +150,25 @@ impl Builder {
         if let Some(ChatMessage::Assistant(before)) = self.messages.last_mut()
             && before.tool_calls.is_empty()
         {
-            before.text.push_str("\n\n");
-            before.text.push_str(&said.text);
+            if !said.text.is_empty() {
+                before.text.push_str("\n\n");
+                before.text.push_str(&said.text);
+            }
             before.tool_calls = said.tool_calls;
             before.provider_notes = said.provider_notes;
             return;
         }
         self.messages.push(ChatMessage::Assistant(said));
     }
+}
+
+/// A call's name as servers take it back: one that a model made up would be refused with the whole conversation.
+fn acceptable_name(name: &str) -> String {
+    if name.is_empty() {
+        return "unnamed".to_owned();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    name.chars().map(plain).take(NAME_LIMIT).collect()
 }
 
 fn empty_output(status: ToolStatus) -> String {
@@ -115,7 +196,7 @@ fn ending_note(ending: &Ending) -> Option<String> {
 
 fn user_part(block: &ContentBlock, vision: Vision) -> Option<UserPart> {
     let text = match block {
-        ContentBlock::Text { text } => (!text.is_empty()).then(|| text.to_string())?,
+        ContentBlock::Text { text } => (!text.trim().is_empty()).then(|| text.to_string())?,
         ContentBlock::Link { uri, name, .. } => {
             let place = file_path(uri).unwrap_or_else(|| uri.clone());
             format!("[The user mentions {name}: {place}]")
@@ -164,19 +245,6 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Adds a line from milk to the end of a request without breaking the alternation of roles.
-pub(crate) fn add_user_note(messages: &mut Vec<ChatMessage>, note: String) {
-    let mut built = Builder { messages: std::mem::take(messages) };
-    built.user(vec![UserPart::Text(note)]);
-    *messages = built.messages;
-}
-
-/// Estimated size of a conversation in tokens.
-pub(crate) fn estimate_tokens(system: &str, messages: &[ChatMessage]) -> u64 {
-    let bytes: usize = system.len() + messages.iter().map(message_bytes).sum::<usize>();
-    (bytes / BYTES_PER_TOKEN) as u64
-}
-
 fn message_bytes(message: &ChatMessage) -> usize {
     match message {
         ChatMessage::User(parts) => parts
@@ -199,55 +267,4 @@ fn argument_bytes(arguments: &ToolArguments) -> usize {
         ToolArguments::Object(object) => serde_json::to_string(object).map_or(0, |text| text.len()),
         ToolArguments::Unparsable(raw) => raw.len(),
     }
-}
-
-/// Makes a conversation smaller until it is estimated to fit into `limit` tokens: old tool results are cut first, then
-/// the oldest turns go. The newest user text and everything after it stay whole, and calls keep their results.
-/// Returns whether anything was left out.
-pub(crate) fn shrink(system: &str, messages: &mut Vec<ChatMessage>, limit: u64) -> bool {
-    let mut changed = false;
-    if estimate_tokens(system, messages) > limit {
-        changed |= trim_old_results(messages);
-    }
-    while estimate_tokens(system, messages) > limit && drop_oldest_exchange(messages) {
-        changed = true;
-    }
-    changed
-}
-
-fn newest_user(messages: &[ChatMessage]) -> usize {
-    messages.iter().rposition(|message| matches!(message, ChatMessage::User(_))).unwrap_or(0)
-}
-
-/// Cuts every tool result but the two newest.
-fn trim_old_results(messages: &mut [ChatMessage]) -> bool {
-    let mut kept = 0;
-    let mut changed = false;
-    for message in messages.iter_mut().rev() {
-        if let ChatMessage::ToolResult { output, .. } = message {
-            kept += 1;
-            if kept > 2 && output.len() > TRIMMED_RESULT * 2 {
-                let end = output.floor_char_boundary(TRIMMED_RESULT);
-                *output = format!("{}\n[… cut: {} more bytes]", &output[..end], output.len() - end);
-                changed = true;
-            }
-        }
-    }
-    changed
-}
-
-/// Removes the oldest user message and what answered it; `false` when only the newest is left.
-fn drop_oldest_exchange(messages: &mut Vec<ChatMessage>) -> bool {
-    let newest = newest_user(messages);
-    let next =
-        messages.iter().enumerate().skip(1).find(|(_, message)| matches!(message, ChatMessage::User(_)));
-    let Some((next, _)) = next.filter(|(index, _)| *index <= newest) else { return false };
-    messages.drain(..next);
-    let marker = "[Earlier turns are left out, because they do not fit into the model's context.]";
-    if let Some(ChatMessage::User(parts)) = messages.first_mut()
-        && !matches!(parts.first(), Some(UserPart::Text(text)) if text == marker)
-    {
-        parts.insert(0, UserPart::Text(marker.to_owned()));
-    }
-    true
 }
