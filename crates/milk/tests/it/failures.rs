@@ -9,7 +9,9 @@ use milk_testkit::{Matcher, ModelServer, Policy, RecordedRequest, Reply, Script}
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::support::{Rig, Setup, answered, asked, assert_has, assert_lacks, ended, refused, updates_of};
+use crate::support::{
+    Rig, Setup, answered, asked, assert_has, assert_lacks, ended, refused, updates_of, words,
+};
 
 const KEY: &str = "sk-test-0123456789abcdef";
 
@@ -100,6 +102,14 @@ async fn a_server_that_cannot_be_reached_is_an_error() {
         let turn = rig.agent.turn(&session, "go").await;
         failed(&rig, &session, &turn);
         rig.agent.request("session/list", json!({})).await.unwrap();
+
+        // TLS spoken to a server that does not.
+        let plain = ModelServer::start(Script::replies([]).unchecked()).await;
+        let setup = Setup::replies([]).version(version).root("retry_limit", 0);
+        let rig = setup.agent("url", plain.url().replace("http:", "https:")).start().await;
+        let session = rig.session().await;
+        let turn = rig.agent.turn(&session, "go").await;
+        failed(&rig, &session, &turn);
 
         let replies =
             [Reply::broken(), Reply::raw().bytes("SSH-2.0-OpenSSH_9\r\n").close(), Reply::text("ok")];
@@ -225,7 +235,7 @@ async fn a_model_that_calls_tools_at_the_limit_is_stopped() {
 async fn deltas_merge_for_a_slow_client_and_stay_whole() {
     const DELTAS: usize = 20_000;
     for version in [1, 2] {
-        let reply = Reply::deltas((0..DELTAS).map(|n| format!("w{n} "))).cut(Cut::Burst);
+        let reply = Reply::deltas(words(DELTAS)).cut(Cut::Burst);
         let rig = Setup::replies([reply]).version(version).start().await;
         let session = rig.session().await;
         rig.agent.pause_reading();
@@ -236,7 +246,7 @@ async fn deltas_merge_for_a_slow_client_and_stay_whole() {
         rig.agent.resume_reading();
         rig.agent.response(&id).await.unwrap();
         let transcript = rig.agent.transcript();
-        let expected: String = (0..DELTAS).map(|n| format!("w{n} ")).collect();
+        let expected = words(DELTAS).concat();
         assert!(transcript.agent_text(&session) == expected, "the text is not whole");
         let chunks = updates_of(&transcript, &session, "agent_message_chunk").len();
         assert!(chunks < DELTAS / 2, "{chunks} chunks for {DELTAS} deltas");

@@ -2,8 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`wire`] | lines, ids, errors, versions, and what a hostile or clumsy peer sends |
-//! | [`turns`] | what a turn looks like in each version, and who waits for whom |
+//! | [`wire`] | lines, ids, errors, and what a hostile or clumsy peer sends |
+//! | [`versions`] | the handshake, and what each protocol version is given |
+//! | [`stdout`] | nothing but protocol on it |
+//! | [`turns`] | what a turn looks like in each version |
+//! | [`order`] | who waits for whom, within a session and between sessions |
 //! | [`cancel`] | everything that can be cancelled, and what is left after it |
 //! | [`failures`] | model servers that fail, limits, and a client that does not read |
 //! | [`profiles`] | what known clients cannot bear |
@@ -31,7 +34,10 @@ mod config;
 mod content;
 mod failures;
 mod lifecycle;
+mod order;
 mod profiles;
 mod sessions;
+mod stdout;
 mod turns;
+mod versions;
 mod wire;

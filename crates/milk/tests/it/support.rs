@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use milk_testkit::client::{RequestId, Turn};
 use milk_testkit::{
-    AgentProcess, Launch, Matcher, ModelServer, Policy, RecordedRequest, Reply, Script, TestHome, Transcript,
+    AgentProcess, Launch, ModelServer, Policy, RecordedRequest, Reply, Script, TestHome, Transcript,
 };
 use serde_json::{Map, Value, json};
 
@@ -294,12 +294,14 @@ pub(crate) fn said(transcript: &Transcript) -> String {
 }
 
 /// A line with a request.
-pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> String {
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: impl Into<Value>) -> String {
+    let params: Value = params.into();
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}).to_string() + "\n"
 }
 
 /// A line with a notification.
-pub(crate) fn notification(method: &str, params: Value) -> String {
+pub(crate) fn notification(method: &str, params: impl Into<Value>) -> String {
+    let params: Value = params.into();
     json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string() + "\n"
 }
 
@@ -313,14 +315,14 @@ pub(crate) fn cancel(session: &str) -> String {
     notification("session/cancel", json!({"sessionId": session}))
 }
 
-/// Any question of this session.
-pub(crate) fn question_in(session: &str) -> Matcher {
-    Matcher::method("session/request_permission").session(session)
-}
-
 /// The newest prompt in a chat request: what came before it unanswered may be in the same message.
 pub(crate) fn asked(request: &RecordedRequest) -> String {
     request.last_user().lines().last().unwrap_or_default().to_owned()
+}
+
+/// This many words, each with a blank behind it.
+pub(crate) fn words(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("w{number} ")).collect()
 }
 
 /// Asserts that a turn was answered and ended for this reason.
