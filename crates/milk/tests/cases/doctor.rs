@@ -60,16 +60,11 @@ async fn a_dead_server_is_a_fault_with_a_cure() {
     assert_lacks(&said, KEY);
 }
 
-/// A server that does not list the configured model and, asked all the same, answers this.
-async fn without_the_model(answer: Reply) -> ModelServer {
-    let script = Script::respond(move |_| answer.clone()).models(["llama-one", "qwen-two"]).unchecked();
-    ModelServer::start(script).await
-}
-
 #[tokio::test]
 async fn a_missing_model_is_a_fault_that_names_those_there_are() {
     let refusal = json!({"error": {"message": "model 'test-model' not found", "type": "not_found_error"}});
-    let server = without_the_model(Reply::json(404, &refusal)).await;
+    let script = Script::respond(move |_| Reply::json(404, &refusal)).models(["llama-one", "qwen-two"]);
+    let server = ModelServer::start(script.unchecked()).await;
     let (output, said) = examined(&one_agent(&server.url(), &json!({})));
     for word in ["test-model", "llama-one", "qwen-two"] {
         assert_has(&said, word);
@@ -77,12 +72,17 @@ async fn a_missing_model_is_a_fault_that_names_those_there_are() {
     assert!(!output.status.success(), "a prompt would not work: {said}");
 }
 
-/// Servers of one model (llama.cpp's) take any name.
+/// llama.cpp's server has one model, lists it by its file and takes any name for it.
 #[tokio::test]
-async fn a_model_that_is_served_without_being_listed_is_no_fault() {
-    let server = without_the_model(Reply::text("fine")).await;
-    let (output, said) = examined(&one_agent(&server.url(), &json!({})));
-    assert!(output.status.success(), "a prompt would work: {said}");
+async fn a_server_of_one_model_takes_any_name_for_it() {
+    let models = json!({"object": "list", "data": [
+        {"id": "/models/qwen2.5-coder-7b.gguf", "object": "model", "created": 1, "owned_by": "llamacpp", "meta": {}}]});
+    let script = Script::respond(|_| Reply::text("fine")).route("/v1/models", Reply::json(200, &models));
+    let server = ModelServer::start(script.unchecked()).await;
+    for extra in [json!({}), json!({"provider": "llama.cpp"})] {
+        let (output, said) = examined(&one_agent(&server.url(), &extra));
+        assert!(output.status.success(), "a prompt would work: {said}");
+    }
 }
 
 #[tokio::test]

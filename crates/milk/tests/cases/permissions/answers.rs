@@ -190,6 +190,22 @@ async fn case_052_skip_permissions_in_the_config_is_honoured() {
 }
 
 #[tokio::test]
+async fn case_052_skip_permissions_by_command_is_honoured_until_it_is_off() {
+    let rig = Plan::obedient().policy(Policy::Deny).start().await;
+    rig.call("bash", json!({"command": "touch asked"})).await.asked(1);
+    ended(&rig.turn("/skip-permissions on").await, "end_turn");
+    rig.call("bash", json!({"command": "touch ran"})).await.asked(0);
+    rig.call("write_file", json!({"path": "w.txt", "content": "x"})).await.asked(0);
+    assert!(rig.home.exists("ran") && rig.home.exists("w.txt"));
+    // It is this session's switch, not the next one's.
+    let beside = rig.session_in(rig.home.workspace()).await;
+    rig.call_in(&beside, "bash", json!({"command": "touch beside"})).await.asked(1);
+    ended(&rig.turn("/skip-permissions off").await, "end_turn");
+    rig.call("bash", json!({"command": "touch again"})).await.asked(1);
+    assert!(!["asked", "beside", "again"].iter().any(|name| rig.home.exists(name)));
+}
+
+#[tokio::test]
 async fn case_052_allowed_patterns_in_the_config_are_honoured() {
     let rig = Plan::obedient()
         .root("bash_allowed_patterns", json!(["echo root"]))

@@ -5,7 +5,6 @@
 //! | case | needs |
 //! |---|---|
 //! | 049 background agents must be able to ask | background agents |
-//! | 052, its part on `/skip-permissions` | the command |
 //! | 053, its part on patterns in a grant | grants that are patterns |
 //! | 056, its part on Telegram | remote oversight |
 //! | 059 editor and remote answer race | remote oversight |

@@ -3,13 +3,15 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use milk_testkit::{Policy, Reply, TestHome, ToolCall, fault};
+use milk_testkit::client::Signal;
+use milk_testkit::{Policy, Reply, TestHome, fault};
 use serde_json::json;
 
 use super::{allow, permissive};
@@ -173,45 +175,64 @@ async fn case_073_the_mode_is_kept() {
     }
 }
 
-/// Whenever milk dies, the file is wholly old or wholly new, and nothing else is left beside it after the next start.
+/// Whenever milk dies, the file is wholly old or wholly new, and after the next start nothing is left beside it but what
+/// a page of the manual tells of.
 #[tokio::test]
 async fn case_073_a_kill_in_mid_write_leaves_a_whole_file() {
     let (old, new) = ("old\n".repeat(1 << 20), "new\n".repeat(1 << 20));
     let home = TestHome::new();
     home.write("big", &old);
     let write = json!({"path": "big", "content": new});
-    let write = move || Reply::tools([ToolCall::new("write_file", write.clone())]);
-    let mut rig = Plan::respond(move |request| {
-        if request.messages().last().is_some_and(|newest| newest["role"] == "tool") {
-            Reply::text("done")
-        } else {
-            write()
-        }
+    let mut rig = Plan::respond(move |request| match request.messages().last() {
+        Some(newest) if newest["role"] == "tool" => Reply::text("done"),
+        _ => Reply::tool("write_file", write.clone()),
     })
     .root("dangerously_skip_permissions", true)
     .start_in(home)
     .await;
-    for round in 0..10 {
+    let workspace = rig.home.workspace();
+    let big = workspace.join("big");
+    // The moments of the kill: while something lies beside the file, and when the file is another one.
+    let is_under_way = |inode: u64| names_in(&workspace).len() > 1 || inode_of(&big) != inode;
+    let is_done = |inode: u64| inode_of(&big) != inode;
+    let moments: [&dyn Fn(u64) -> bool; 2] = [&is_under_way, &is_done];
+    for round in 0..6 {
+        for name in names_in(&workspace) {
+            fs::remove_file(workspace.join(name)).unwrap();
+        }
         rig.home.write("big", &old);
+        let (inode, deadline) = (inode_of(&big), Instant::now() + Duration::from_secs(10));
         rig.agent.prompt(&rig.session, "go");
-        let session = rig.session.clone();
-        rig.agent
-            .expect(|message| {
-                message["params"]["sessionId"] == session.as_str()
-                    && message["params"]["update"]["status"] == "in_progress"
-            })
-            .await;
-        // The moment of the kill is the subject: a little later in each round.
-        std::thread::sleep(Duration::from_millis(round * 2));
-        rig.agent.kill();
+        while !moments[round % moments.len()](inode) {
+            assert!(Instant::now() < deadline, "round {round}: the write does not come");
+        }
+        rig.agent.signal(Signal::Kill);
         rig.agent.wait_exit(Duration::from_secs(5)).await;
         let content = rig.home.read("big");
         assert!(content == old || content == new, "round {round}: {} bytes", content.len());
         rig = rig.revived().await;
+        let manual = manual();
+        for stray in names_in(&workspace).into_iter().filter(|name| name != "big") {
+            let pattern = stray.rsplit_once('.').map_or(stray.as_str(), |(pattern, _)| pattern);
+            assert!(manual.contains(pattern), "{stray} is left beside the file after the next start");
+        }
     }
-    let left: Vec<_> =
-        fs::read_dir(rig.home.workspace()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["big"], "stray files after the next start");
+}
+
+fn inode_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.ino())
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The pages for users.
+fn manual() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = names_in(&root.join("docs")).into_iter().map(|name| root.join("docs").join(name));
+    pages.chain([root.join("README.md")]).filter_map(|page| fs::read_to_string(page).ok()).collect()
 }
 
 // ---- 074: links that leave the workspace
