@@ -192,7 +192,9 @@ impl Server {
         let limit = self.config.patience.first_byte;
         let sent = client.post(self.url.clone()).headers(headers).body(body).send();
         match tokio::time::timeout(limit, sent).await {
-            Ok(sent) => sent.map_err(|error| self.reporter.not_sent(&error, self.http.connect_timeout())),
+            Ok(sent) => {
+                sent.map_err(|error| self.reporter.not_sent(&error, self.http.options().connect_timeout))
+            }
             Err(_) => Err(self.reporter.silent(Waited::ForTheFirstByte, limit)),
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP clients of the process: built when a request first needs them, and shared by all models.
 
 pub mod address;
+mod certificates;
 pub(crate) mod headers;
 
 use std::sync::Arc;
@@ -13,17 +14,20 @@ use url::Url;
 
 pub(crate) use address::place;
 pub use address::{BadAddress, BaseUrl, CHAT_PATH};
+pub use certificates::CertificateTrust;
 
 /// How connections are made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpOptions {
     /// The longest wait for a connection, TLS included. 10 seconds unless set.
     pub connect_timeout: Duration,
+    /// Which certificates are accepted. The machine's unless set.
+    pub certificates: CertificateTrust,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(10) }
+        Self { connect_timeout: Duration::from_secs(10), certificates: CertificateTrust::default() }
     }
 }
 
@@ -57,24 +61,35 @@ impl HttpClients {
         Self { inner: Arc::new(Inner { options, ..Inner::default() }) }
     }
 
-    /// The longest wait for a connection.
-    pub fn connect_timeout(&self) -> Duration {
-        self.inner.options.connect_timeout
+    /// How connections are made.
+    pub fn options(&self) -> &HttpOptions {
+        &self.inner.options
     }
 
     /// The client for this address.
     pub(crate) async fn client_for(&self, url: &Url) -> Result<&Client, ClientUnavailable> {
         let inner = &self.inner;
-        let timeout = inner.options.connect_timeout;
+        let HttpOptions { connect_timeout, certificates } = &inner.options;
+        let timeout = *connect_timeout;
         match (address::is_loopback(url), url.scheme()) {
             (true, "http") => {
                 inner
                     .plain_loopback
-                    .get_or_try_init(async || build(timeout, Route::Direct, no_certificates()?))
+                    .get_or_try_init(async || build(timeout, Route::Direct, certificates::none()?))
                     .await
             }
-            (true, _) => inner.secure_loopback.get_or_try_init(|| build_secure(timeout, Route::Direct)).await,
-            (false, _) => inner.remote.get_or_try_init(|| build_secure(timeout, Route::ByEnvironment)).await,
+            (true, _) => {
+                inner
+                    .secure_loopback
+                    .get_or_try_init(|| build_secure(timeout, Route::Direct, certificates))
+                    .await
+            }
+            (false, _) => {
+                inner
+                    .remote
+                    .get_or_try_init(|| build_secure(timeout, Route::ByEnvironment, certificates))
+                    .await
+            }
         }
     }
 }
@@ -103,8 +118,14 @@ enum Route {
 }
 
 /// Reading the machine's certificates takes tens of milliseconds, so it is done beside the runtime.
-async fn build_secure(timeout: Duration, route: Route) -> Result<Client, ClientUnavailable> {
-    let built = tokio::task::spawn_blocking(move || build(timeout, route, machine_certificates()?)).await;
+async fn build_secure(
+    timeout: Duration,
+    route: Route,
+    trust: &CertificateTrust,
+) -> Result<Client, ClientUnavailable> {
+    let trust = trust.clone();
+    let built =
+        tokio::task::spawn_blocking(move || build(timeout, route, certificates::config(&trust)?)).await;
     built.unwrap_or_else(|error| Err(ClientUnavailable(error.to_string())))
 }
 
@@ -130,30 +151,4 @@ fn stays(attempt: &Attempt<'_>) -> bool {
     matches!(attempt.status().as_u16(), 307 | 308)
         && origin == Some(attempt.url().origin())
         && attempt.previous().len() <= MOST
-}
-
-fn tls_builder()
--> Result<rustls::ConfigBuilder<rustls::ClientConfig, rustls::WantsVerifier>, ClientUnavailable> {
-    // The provider is named here and not installed for the process, so that no order of start-up can fail.
-    rustls::ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ClientUnavailable(error.to_string()))
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn no_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
-    Ok(tls_builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-}
-
-fn machine_certificates() -> Result<rustls::ClientConfig, ClientUnavailable> {
-    let verifier = rustls_platform_verifier::Verifier::new(provider()).map_err(|error| {
-        ClientUnavailable(format!("the certificates of this machine cannot be read: {error}"))
-    })?;
-    let builder = tls_builder()?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-    let mut config = builder.with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
 }

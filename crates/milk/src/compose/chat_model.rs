@@ -7,7 +7,7 @@ use milk_config::{Agent, Credential};
 use milk_core::model::Vision;
 use milk_core::ports::Model;
 use milk_model::discover::{self, Found, LOCAL_LIMIT, Target};
-use milk_model::http::HttpOptions;
+use milk_model::http::{CertificateTrust, HttpOptions};
 use milk_model::{ChatConfig, ChatModel, HttpClients, Secret};
 use milk_tools::HttpBuilder;
 
@@ -66,13 +66,15 @@ pub(super) fn tool_http() -> HttpBuilder {
     })
 }
 
-/// The process's HTTP clients, or some of the agent's own where it is more or less patient with connections.
+/// The process's HTTP clients, or some of the agent's own where it connects in another way.
 fn http_for(process: &Process, agent: &Agent) -> HttpClients {
-    let connect_timeout = agent.timeouts.connect.unwrap_or(NO_LIMIT);
-    if connect_timeout == process.http.connect_timeout() {
-        return process.http.clone();
-    }
-    HttpClients::new(HttpOptions { connect_timeout })
+    let certificates = match (&agent.tls.ca_cert, agent.tls.skip_verify) {
+        (_, true) => CertificateTrust::Anyone,
+        (Some(file), false) => CertificateTrust::MachineAnd(file.clone()),
+        (None, false) => CertificateTrust::Machine,
+    };
+    let wanted = HttpOptions { connect_timeout: agent.timeouts.connect.unwrap_or(NO_LIMIT), certificates };
+    if wanted == *process.http.options() { process.http.clone() } else { HttpClients::new(wanted) }
 }
 
 fn provider_name(agent: &Agent) -> &str {
