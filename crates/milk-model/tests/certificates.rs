@@ -1,5 +1,7 @@
 //! Which certificates are accepted, against a TLS server with a certificate that no machine knows.
 
+#![expect(clippy::unwrap_used, reason = "tests: the helpers too may fail loudly")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
