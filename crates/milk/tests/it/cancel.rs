@@ -63,7 +63,12 @@ fn assert_cancelled(rig: &Rig, session: &str, response: &Result<Value, Value>) {
 /// Case 036: the cancel in the very next line works, a hundred times.
 #[tokio::test]
 async fn a_cancel_written_with_its_prompt_cancels_it() {
-    let rig = Setup::respond(stalling).start().await;
+    // Late enough that nothing of an answer is there when the cancel is read.
+    let late = |request: &RecordedRequest| match asked(request).as_str() {
+        "go on" => Reply::text("ok"),
+        _ => Reply::text("NEVER-SHOWN").delayed(Duration::from_millis(300)),
+    };
+    let rig = Setup::respond(late).start().await;
     let session = rig.session().await;
     let mark = rig.mark();
     for round in 0..100 {
@@ -80,7 +85,7 @@ async fn a_cancel_written_with_its_prompt_cancels_it() {
     answered(&rig.agent.turn(&session, "go on").await, "ok");
     let last = rig.server.request(rig.server.count() - 1).await;
     let from_model = json!(last.with_role("assistant")).to_string();
-    assert_lacks(&from_model, "NEVER-FINISHED");
+    assert_lacks(&from_model, "NEVER-SHOWN");
 }
 
 /// The same in v1, where the reason is in the result.
@@ -361,8 +366,56 @@ async fn a_cancel_ends_an_open_question() {
             assert!(!rig.home.exists("proof"), "{after:?}: the command ran");
             rig.assert_rows_ended(&session);
             let row = &rig.agent.transcript().tool_rows(&session)[0];
-            assert_eq!(row.status(), if version == 1 { "failed" } else { "cancelled" });
+            let closed = if version == 1 { "failed" } else { "cancelled" };
+            assert_eq!(row.status(), closed, "R12: the row after {after:?}");
         }
+    }
+}
+
+/// Case 039: a yes in the very next line after the cancel is too late.
+#[tokio::test]
+async fn a_yes_after_a_cancel_is_too_late() {
+    let rig = Setup::respond(|request| match asked(request).as_str() {
+        "go on" => Reply::text("ok"),
+        name => bash(format!("echo out > {name}")),
+    });
+    let rig = rig.start().await;
+    let session = rig.session().await;
+    for round in 0..30 {
+        let id = rig.agent.prompt(&session, &format!("proof{round}"));
+        let question = rig.agent.expect_request("session/request_permission").await;
+        let yes = json!({"jsonrpc": "2.0", "id": question["id"],
+            "result": {"outcome": {"outcome": "selected", "optionId": "allow"}}});
+        rig.agent.send_bytes((cancel(&session) + &yes.to_string() + "\n").as_bytes());
+        let response = rig.agent.response(&id).await;
+        assert_cancelled(&rig, &session, &response);
+        answered(&rig.agent.turn(&session, "go on").await, "ok");
+        assert!(!rig.home.exists(format!("proof{round}")), "round {round}: the command ran");
+    }
+    for row in rig.agent.transcript().tool_rows(&session) {
+        assert_eq!(row.status(), "cancelled", "R12: {row:#?}");
+    }
+}
+
+/// Every way to cancel at once is one cancel, and one answer.
+#[tokio::test]
+async fn cancels_do_not_add_up() {
+    let rig = Setup::respond(stalling).start().await;
+    let session = rig.session().await;
+    for round in 0..20 {
+        let lines = [
+            prompt(round, &session, "stall"),
+            notification("$/cancel_request", json!({"requestId": round})),
+            cancel(&session),
+            cancel(&session),
+            notification("$/cancel_request", json!({"requestId": round})),
+        ];
+        rig.agent.send_bytes(lines.concat().as_bytes());
+        rig.agent.response(round).await.unwrap();
+        answered(&rig.agent.turn(&session, "go on").await, "ok");
+    }
+    for round in 0..20 {
+        assert_eq!(answers(&rig.agent.transcript(), &round.into()).len(), 1);
     }
 }
 
@@ -525,6 +578,24 @@ async fn close_and_delete_end_a_running_turn() {
             let listed = rig.list(json!({})).await;
             assert!(listed.iter().all(|entry| entry["sessionId"] != session.as_str()), "{listed:?}");
         }
+    }
+}
+
+/// Case 034: written together with the prompt.
+#[tokio::test]
+async fn a_close_written_with_its_prompt_ends_it() {
+    let rig = Setup::respond(stalling).start().await;
+    for round in 0..20 {
+        let session = rig.agent.new_session(rig.home.workspace()).await;
+        let (id, close) = (format!("prompt {round}"), format!("close {round}"));
+        let lines = prompt(id.as_str(), &session, "stall")
+            + &crate::support::request(close.as_str(), "session/close", json!({"sessionId": session}));
+        rig.agent.send_bytes(lines.as_bytes());
+        rig.agent.response(id.as_str()).await.unwrap();
+        rig.agent.response(close.as_str()).await.unwrap();
+        let order = [Matcher::response(id.as_str()), Matcher::response(close.as_str())];
+        rig.agent.transcript().assert_order(&order);
+        assert_cancelled(&rig, &session, &answer_of(&rig, &id.as_str().into()));
     }
 }
 

@@ -51,6 +51,15 @@ fn other_directories(rig: &Rig) -> Vec<PathBuf> {
     vec![other, rig.home.workspace().join("no-such-directory"), rig.home.root().to_owned()]
 }
 
+/// An RFC 3339 time in UTC, with all nine digits of its fraction.
+#[track_caller]
+fn sortable(time: &str) -> String {
+    let is_rfc3339 = time.len() >= 20 && &time[10..11] == "T" && time.ends_with('Z');
+    assert!(is_rfc3339, "RFC 3339: {time}");
+    let (seconds, fraction) = time.trim_end_matches('Z').split_at(19);
+    format!("{seconds}.{:0<9}", fraction.trim_start_matches('.'))
+}
+
 // ---- list
 
 /// Contract: `SessionInfo`, last use first.
@@ -70,9 +79,8 @@ async fn the_list_shows_what_there_is_last_use_first() {
         assert_eq!(listed[0]["cwd"], rig.home.workspace().display().to_string());
         assert_eq!(listed[0]["title"], "fix the thing", "the first user turn");
         assert_eq!(listed[1]["cwd"], other.display().to_string());
-        let time = listed[0]["updatedAt"].as_str().unwrap();
-        assert!(time.len() >= 20 && &time[10..11] == "T" && time.ends_with('Z'), "RFC 3339: {time}");
-        assert!(time >= listed[1]["updatedAt"].as_str().unwrap(), "last use first: {listed:#?}");
+        let times = [&listed[0], &listed[1]].map(|entry| sortable(entry["updatedAt"].as_str().unwrap()));
+        assert!(times[0] >= times[1], "last use first: {listed:#?}");
         for filter in [json!({"cwd": null}), json!({"cwd": null, "cursor": null, "_meta": null}), Value::Null]
         {
             let page = rig.agent.request("session/list", filter.clone()).await.unwrap();
