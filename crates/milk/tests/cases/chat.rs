@@ -279,3 +279,90 @@ impl Chat {
         (status.success(), rest)
     }
 }
+
+/// The third answer is for ever, in this folder.
+#[tokio::test]
+async fn always_on_stdin_lasts() {
+    let server = ModelServer::script(writes_a_file().into_iter().chain(writes_a_file())).await;
+    let home = home_of(&server);
+    let output = home.run(MILK, &["chat", "write it"], "a\n");
+    assert!(output.status.success(), "{}", all(&output));
+    std::fs::remove_file(home.workspace().join("w.txt")).unwrap();
+    let output = home.run(MILK, &["chat", "write it"], "");
+    assert!(output.status.success(), "{}", all(&output));
+    assert_eq!(home.read("w.txt"), "new words\n");
+}
+
+#[tokio::test]
+async fn an_interrupt_at_a_question_is_no_yes() {
+    for args in both_ways("write it") {
+        let server = ModelServer::start(Script::replies(writes_a_file()).unchecked()).await;
+        let home = home_of(&server);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut chat = Chat::start(&home, &args);
+        chat.line_with("Allow write_file?");
+        chat.interrupt();
+        let (ended_well, _) = chat.end(Duration::from_secs(5));
+        assert!(!ended_well, "a cancelled turn is no success");
+        assert!(!home.exists("w.txt"));
+    }
+}
+
+/// `milk chat … | head -1`: the reader goes away in the middle.
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_it_quietly() {
+    let long = (0..5_000).fold(Reply::stream(), |reply, number| reply.say(format!("line {number}\n"))).end();
+    for args in both_ways("hello") {
+        let server = ModelServer::start(Script::replies([long.clone()])).await;
+        let home = home_of(&server);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut chat = Chat::start(&home, &args);
+        chat.line_with("line 0");
+        let (mut child, lines) = (chat.child, chat.lines);
+        drop(lines);
+        let began = Instant::now();
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        child.wait().unwrap();
+        within(began.elapsed(), Duration::from_secs(5), "the end");
+        assert_lacks(&stderr, "panicked");
+    }
+}
+
+/// Another agent: it speaks only v1, writes junk between its lines, and asks for things that a terminal does not have.
+const OTHER: &str = r#"
+say() { printf '%s\n' "$1"; }
+echo "a greeting that is no protocol"
+while IFS= read -r line; do
+  id=${line#*\"id\":}; id=${id%%,*}; id=${id%%\}*}
+  case "$line" in
+    *'"method":"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}}' ;;
+    *'"method":"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
+    *'"method":"session/prompt"'*)
+      prompt=$id
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"something_new","x":1}}}'
+      say '{"jsonrpc":"2.0","id":"f","method":"fs/read_text_file","params":{"sessionId":"s","path":"/etc/hostname"}}' ;;
+    *'"id":"f"'*)
+      case "$line" in *'"error"'*) ;; *) say '{"jsonrpc":"2.0","id":'"$prompt"',"error":{"code":-32603,"message":"that was no error"}}' ;; esac
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"t","title":"do the thing","kind":"other","status":"pending"}}}'
+      say '{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t","title":"do the thing"},"options":[{"optionId":"ja","name":"Do it","kind":"allow_once"},{"optionId":"nein","name":"Leave it","kind":"reject_once"}]}}' ;;
+    *'"id":7'*)
+      case "$line" in *'"ja"'*) word=granted ;; *'"nein"'*) word=refused ;; *) word=odd ;; esac
+      say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"it was '"$word"'"}}}}'
+      say '{"jsonrpc":"2.0","id":'"$prompt"',"result":{"stopReason":"end_turn"}}' ;;
+  esac
+done
+"#;
+
+#[tokio::test]
+async fn another_agent_of_version_1_is_driven_the_same_way() {
+    for (input, word) in [("y\n", "it was granted"), ("n\n", "it was refused")] {
+        let home = TestHome::new();
+        let script = home.write("agent.sh", OTHER);
+        let command = format!("sh '{}'", script.display());
+        let output = home.run(MILK, &["chat", "--agent", &command, "hello"], input);
+        assert!(output.status.success(), "{}", all(&output));
+        assert_has(&all(&output), "do the thing");
+        assert_has(&stdout(&output), word);
+    }
+}

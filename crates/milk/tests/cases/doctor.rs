@@ -110,7 +110,7 @@ async fn a_server_that_never_answers_is_a_fault_soon() {
         .fold(Script::replies([]).unchecked(), |script, path| script.route(path, Reply::silence()));
     let server = ModelServer::start(script).await;
     let began = Instant::now();
-    let (output, said) = examined(&one_agent(&server.url(), &json!({})));
+    let (output, said) = examined(&one_agent(&server.url(), &json!({"first_byte_timeout_secs": 1})));
     within(began.elapsed(), Duration::from_secs(15), &said);
     assert!(!output.status.success(), "nobody knows whether a prompt would work: {said}");
     assert_has(&said, "mine");

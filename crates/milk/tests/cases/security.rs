@@ -12,10 +12,12 @@
 //! | 142 long or markup-like texts to the bot | remote oversight |
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
-use milk_testkit::fault::RefusedPort;
+use milk_testkit::fault::{RefusedPort, peak_rss_bytes};
 use milk_testkit::{ModelServer, Policy, Reply, Script, TestHome};
 use serde_json::json;
 
@@ -371,5 +373,98 @@ async fn case_137_files_in_milks_home_are_private() {
         }
         let mode = metadata.permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+    }
+}
+
+// ---- files that a repository puts in milk's way
+
+/// What milk reads by itself in a folder may be anything: no wait, no flood.
+async fn odd_file_at(name: &str) {
+    let mut faults = Vec::new();
+    for kind in ["fifo", "zero", "folder", "big", "loop", "binary"] {
+        let home = TestHome::new();
+        let path = home.workspace().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match kind {
+            "fifo" => assert!(Command::new("mkfifo").arg(&path).status().unwrap().success()),
+            "zero" => symlink("/dev/zero", &path).unwrap(),
+            "folder" => fs::create_dir(&path).unwrap(),
+            "loop" => symlink(&path, &path).unwrap(),
+            "binary" => fs::write(&path, [0, 159, 146, 150, 0, 255]).unwrap(),
+            _ => fs::File::create(&path).unwrap().set_len(3 << 30).unwrap(),
+        }
+        let work = async {
+            let rig = Plan::obedient().address_space(2 << 30).start_in(home).await;
+            rig.assert_usable().await;
+            rig.call("list_dir", json!({"path": "."})).await;
+            rig.call("find_files", json!({"path": ".", "pattern": "nowhere"})).await;
+            rig.call("grep", json!({"path": ".", "pattern": "nowhere"})).await;
+            peak_rss_bytes(rig.agent.pid()).unwrap()
+        };
+        match tokio::time::timeout(Duration::from_secs(5), work).await {
+            Err(_) => faults.push(format!("milk waits for {name} as {kind}")),
+            Ok(memory) if memory > 96 << 20 => {
+                faults.push(format!("{name} as {kind}: {memory} bytes of memory"));
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[tokio::test]
+async fn case_135_odd_instructions_do_not_stop_it() {
+    odd_file_at("AGENTS.md").await;
+    odd_file_at("CLAUDE.md").await;
+}
+
+#[tokio::test]
+async fn case_135_an_odd_config_does_not_stop_it() {
+    odd_file_at(".milk/config.json").await;
+}
+
+#[tokio::test]
+async fn case_135_odd_ignore_files_do_not_stop_it() {
+    odd_file_at(".gitignore").await;
+}
+
+#[tokio::test]
+async fn case_135_other_odd_ignore_files_do_not_stop_it() {
+    odd_file_at(".ignore").await;
+    odd_file_at(".git/info/exclude").await;
+}
+
+/// A file that the user keeps elsewhere is not handed to the model because a repository links to it.
+#[tokio::test]
+async fn case_135_instructions_that_lead_out_of_the_folder_are_not_sent() {
+    for name in ["AGENTS.md", "CLAUDE.md"] {
+        let home = TestHome::new();
+        let secret = home.write(home.home().join(".ssh/id_ed25519"), "the words of a private key\n");
+        symlink(secret, home.workspace().join(name)).unwrap();
+        let rig = Plan::obedient().start_in(home).await;
+        rig.assert_usable().await;
+        let sent = rig.server.request(0).await.body.to_string();
+        assert_lacks(&sent, "the words of a private key");
+    }
+}
+
+/// The tools that run inside milk see its memory and its environment as their own.
+#[tokio::test]
+async fn case_081_reading_tools_do_not_read_milks_own_environment() {
+    let rig = Plan::obedient()
+        .env("CASE_KEY", KEY)
+        .agent("api_key", "${CASE_KEY}")
+        .policy(Policy::Deny)
+        .start()
+        .await;
+    for path in ["/proc/self/environ", "/proc/thread-self/environ", "/proc/self/task/../environ"] {
+        for (tool, arguments) in [
+            ("read_file", json!({"path": path})),
+            ("grep", json!({"path": path, "pattern": "SECRET"})),
+            ("grep", json!({"path": path, "pattern": "(?s).*"})),
+        ] {
+            let called = rig.call(tool, arguments).await;
+            assert_lacks(called.result(), KEY);
+        }
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Plan {
     version: u16,
     env: Vec<(String, String)>,
     process_cwd: Option<String>,
+    address_space: Option<u64>,
 }
 
 impl Plan {
@@ -35,6 +36,7 @@ impl Plan {
             version: 2,
             env: Vec::new(),
             process_cwd: None,
+            address_space: None,
         }
     }
 
@@ -91,6 +93,12 @@ impl Plan {
         self
     }
 
+    /// Gives the process this many bytes of address space: where a fault would take the memory of the whole machine.
+    pub(crate) fn address_space(mut self, bytes: u64) -> Self {
+        self.address_space = Some(bytes);
+        self
+    }
+
     pub(crate) async fn start(self) -> Rig {
         self.start_in(TestHome::new()).await
     }
@@ -103,8 +111,13 @@ impl Plan {
         let mut config = json!({"agent": "test", "agents": [agent]});
         config.as_object_mut().unwrap().extend(self.root);
         home.config(&config);
-        let seat =
-            Seat { policy: self.policy, version: self.version, env: self.env, process_cwd: self.process_cwd };
+        let seat = Seat {
+            policy: self.policy,
+            version: self.version,
+            env: self.env,
+            process_cwd: self.process_cwd,
+            address_space: self.address_space,
+        };
         let agent = seat.start(&home).await;
         let session = agent.new_session(home.workspace()).await;
         Rig { agent, session, server, home, seat }
@@ -118,12 +131,20 @@ struct Seat {
     version: u16,
     env: Vec<(String, String)>,
     process_cwd: Option<String>,
+    address_space: Option<u64>,
 }
 
 impl Seat {
     async fn start(&self, home: &TestHome) -> AgentProcess {
-        let mut launch =
-            home.launch(MILK, &["serve", "--acp"]).envs(self.env.clone()).policy(self.policy.clone());
+        let launch = match self.address_space {
+            None => home.launch(MILK, &["serve", "--acp"]),
+            Some(bytes) => {
+                let kibibytes = bytes >> 10;
+                let limited = format!("ulimit -v {kibibytes} && exec '{MILK}' serve --acp");
+                home.launch("sh", &["-c", &limited])
+            }
+        };
+        let mut launch = launch.envs(self.env.clone()).policy(self.policy.clone());
         if let Some(directory) = &self.process_cwd {
             launch = launch.cwd(directory);
         }

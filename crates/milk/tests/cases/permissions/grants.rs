@@ -1,11 +1,13 @@
 //! What a yes covers, and for how long (R28).
 
+use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{MILK, Plan, Rig, assert_has, ended};
 use milk_testkit::{Policy, TestHome};
 use serde_json::{Value, json};
+
+use crate::support::{MILK, Plan, Rig, assert_has, assert_has_any, ended};
 
 // ---- 053: what a yes covers (R28)
 
@@ -153,5 +155,40 @@ impl Second {
         let turn = self.agent.turn(&self.session, &order).await;
         ended(&turn, "end_turn");
         assert_eq!(rig.server.count(), before + 2);
+    }
+}
+
+/// A yes that cannot be stored is a yes all the same, and the user is told that it will not last.
+#[tokio::test]
+async fn always_that_cannot_be_stored_is_told() {
+    let home = TestHome::new();
+    home.write(home.milk_home().join("permissions"), "a file where the folder should be");
+    let rig = Plan::obedient().policy(Policy::Kind("allow_always".to_owned())).start_in(home).await;
+    let called = rig.call("write_file", json!({"path": "w.txt", "content": "x"})).await;
+    called.asked(1);
+    assert_eq!(rig.home.read("w.txt"), "x");
+    ended(&called.turn, "end_turn");
+    let told = rig.notices().join("\n") + &rig.agent.stderr();
+    assert_has_any(&told, &["permission", "grant", "store", "remember"]);
+}
+
+/// Grants that cannot be read are none.
+#[tokio::test]
+async fn grants_that_cannot_be_read_are_no_grants() {
+    for garbage in
+        ["", "{", "[]", "null", "{\"allowed_tools\": \"write_file\"}", "{\"tools\": {\"write_file\": true}}"]
+    {
+        let rig = Plan::obedient().policy(Policy::Kind("allow_always".to_owned())).start().await;
+        rig.call("write_file", json!({"path": "a.txt", "content": "1"})).await.asked(1);
+        let folder = rig.home.milk_home().join("permissions");
+        for entry in fs::read_dir(&folder).unwrap().flatten() {
+            if entry.metadata().unwrap().len() > 0 {
+                fs::write(entry.path(), garbage).unwrap();
+            }
+        }
+        let rig = rig.restarted().await;
+        rig.agent.set_policy(Policy::Deny);
+        rig.call("write_file", json!({"path": "b.txt", "content": "2"})).await.asked(1);
+        assert!(!rig.home.exists("b.txt"));
     }
 }

@@ -199,3 +199,16 @@ async fn a_no_stops_only_its_own_call() {
     assert_lacks(&called.results[1], "denied");
     assert_eq!(called.rows.iter().map(ToolRow::status).collect::<Vec<_>>(), ["failed", "completed"]);
 }
+
+/// A tool's name comes from the model too.
+#[tokio::test]
+async fn case_056_a_crafted_name_cannot_repaint_a_row() {
+    let rig = Plan::obedient().policy(Policy::Deny).start().await;
+    for name in ["bash\u{1b}[2K", "write_file\r", "\u{202e}hsab", "a\nb", ""] {
+        let called = rig.call(name, json!({"command": "true"})).await;
+        for row in &called.rows {
+            assert!(!repaints(row.title()), "{name:?}: {row:#?}");
+        }
+        answered(&called.turn, "done");
+    }
+}

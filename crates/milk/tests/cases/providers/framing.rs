@@ -1,11 +1,12 @@
 //! How an answer is put into bytes: comments, line ends, split characters, chunks that say nothing.
 
+use milk_testkit::fault::peak_rss_bytes;
 use milk_testkit::server::{Framing, LineEnd};
 use milk_testkit::{Reply, ToolCall};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Deltas as _, all_answer, chunk};
-use crate::support::{Plan, answered, assert_has, results};
+use crate::support::{Plan, answered, assert_has, failed, results};
 
 // ---- 082 to 086: framing
 
@@ -145,4 +146,74 @@ async fn case_087_chunks_with_no_choice() {
             .done()
     }));
     all_answer("one two", replies).await;
+}
+
+/// Fields of wrong types and absurd sizes neither panic nor make memory grow.
+#[tokio::test]
+async fn case_087_fields_of_wrong_types() {
+    let call = |index: Value, arguments: Value| {
+        json!({"tool_calls": [{"index": index, "id": "c", "type": "function",
+            "function": {"name": "list_dir", "arguments": arguments}}]})
+    };
+    let deltas = [
+        json!({"content": 7}),
+        json!({"content": {"text": "x"}}),
+        json!({"content": [{"type": "text", "text": "x"}]}),
+        json!({"reasoning_content": 7}),
+        json!({"tool_calls": {"index": 0}}),
+        json!({"tool_calls": "none"}),
+        json!({"tool_calls": [null]}),
+        json!({"tool_calls": [7]}),
+        json!({"tool_calls": [{}]}),
+        json!({"tool_calls": [{"index": 0, "function": null}]}),
+        json!({"tool_calls": [{"index": 0, "function": {"name": 7, "arguments": {}}}]}),
+        call(json!(4_294_967_295_u64), json!("{}")),
+        call(json!(u64::MAX), json!("{}")),
+        call(json!(-1), json!("{}")),
+        call(json!("0"), json!("{}")),
+        call(json!(0.5), json!("{}")),
+        call(json!(0), json!(7)),
+        call(json!(0), json!([1])),
+        call(json!(0), json!(true)),
+        call(json!(0), json!(null)),
+        json!([]),
+        json!("text"),
+    ];
+    let chunks = [
+        json!({"choices": {"index": 0}}),
+        json!({"choices": "none"}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": 7}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": -1, "completion_tokens": 1e308}}),
+        json!({"choices": [], "usage": {"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": u64::MAX}}),
+        json!({"choices": [], "usage": [1, 2]}),
+        json!({"choices": [], "usage": "many"}),
+        json!({"error": 7}),
+        json!({"error": []}),
+        json!(null),
+        json!([]),
+        json!(7),
+        json!("text"),
+    ];
+    let replies = deltas
+        .into_iter()
+        .map(|delta| chunk(json!({"index": 0, "delta": delta})))
+        .chain(chunks)
+        .map(|chunk| Reply::stream().say("one ").chunk(&chunk).say("two").finish("stop").done());
+    for (number, reply) in replies.enumerate() {
+        // Whether such a chunk is passed over or is a fault: the turn ends, and the next one works.
+        let mut first = Some(reply);
+        let rig = Plan::respond(move |_| first.take().unwrap_or_else(|| Reply::text("fine")))
+            .no_retries()
+            .start()
+            .await;
+        let turn = rig.turn("go").await;
+        assert!(turn.text.starts_with("one "), "chunk {number}: {turn:#?}");
+        if turn.response.is_err() {
+            failed(&turn);
+        }
+        rig.assert_rows_ended();
+        answered(&rig.turn("again").await, "fine");
+        let memory = peak_rss_bytes(rig.agent.pid()).unwrap();
+        assert!(memory < 128 << 20, "chunk {number}: {memory} bytes of memory");
+    }
 }

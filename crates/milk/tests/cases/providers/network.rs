@@ -1,11 +1,13 @@
 //! The way to the server: proxies, forms of the URL, credentials.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
-use crate::support::{Plan, answered, failed};
-use milk_testkit::fault::RefusedPort;
-use milk_testkit::{ModelServer, Reply, Script};
+use milk_testkit::fault::{RefusedPort, wait_alive, wait_gone};
+use milk_testkit::{ModelServer, Reply, Script, TestHome};
 use serde_json::json;
+
+use crate::support::{Plan, answered, assert_has, everything_said, failed, within};
 
 // ---- 097: proxies, and forms of the base URL
 
@@ -104,4 +106,58 @@ async fn a_refused_token_is_fetched_again() {
         .map(|request| request.header("authorization").unwrap().to_owned())
         .collect();
     assert_eq!(tokens, ["Bearer token-1", "Bearer token-2"]);
+}
+
+/// A variable that is not set is no key: neither its name nor an empty key is sent.
+#[tokio::test]
+async fn a_key_whose_variable_is_not_set_is_told_and_not_sent() {
+    let rig =
+        Plan::respond(|_| Reply::text("fine")).agent("api_key", "${CASE_NO_SUCH_VARIABLE}").start().await;
+    let turn = rig.turn("go").await;
+    if turn.response.is_err() {
+        failed(&turn);
+    }
+    for request in rig.server.requests() {
+        assert_eq!(request.header("authorization"), None);
+    }
+    let told = everything_said(&rig.agent);
+    assert_has(&told, "CASE_NO_SUCH_VARIABLE");
+}
+
+#[tokio::test]
+async fn a_token_command_that_fails_is_named() {
+    let rig = Plan::replies([]).no_retries().agent("token_cmd", "echo no login >&2; exit 3").start().await;
+    let error = failed(&rig.turn("go").await);
+    assert_has(&error["data"]["details"].to_string(), "token_cmd");
+    assert_eq!(rig.server.count(), 0, "nothing is sent without the token");
+}
+
+#[tokio::test]
+async fn a_token_command_that_hangs_ends_with_a_cancel() {
+    let home = TestHome::new();
+    let tag = format!("CASE_TOKEN_TAG={}", home.root().file_name().unwrap().to_string_lossy());
+    let command = format!("export {tag}; sleep 600");
+    let rig = Plan::respond(|_| Reply::text("fine")).agent("token_cmd", command).start_in(home).await;
+    let prompt = rig.agent.prompt(&rig.session, "go");
+    assert!(wait_alive(&tag, Duration::from_secs(10)).await.is_some(), "the command is run");
+    rig.agent.cancel(&rig.session);
+    let began = Instant::now();
+    rig.agent.response(prompt).await.unwrap();
+    within(began.elapsed(), Duration::from_secs(2), "the cancel");
+    assert_eq!(rig.agent.until_idle(&rig.session).await, "cancelled");
+    assert!(wait_gone(&tag, Duration::from_secs(2)).await.is_ok(), "the command is still there");
+}
+
+#[tokio::test]
+async fn overrides_and_paths_of_the_config_reach_the_server() {
+    let rig = Plan::replies([Reply::text("fine")])
+        .agent("request_overrides", json!({"temperature": 0.25, "stream_options": null, "extra": {"a": 1}}))
+        .agent("chat_path", "/custom/chat/completions")
+        .start()
+        .await;
+    answered(&rig.turn("go").await, "fine");
+    let request = rig.server.request(0).await;
+    assert_eq!(request.path, "/custom/chat/completions");
+    assert_eq!((&request.body["temperature"], &request.body["extra"]), (&json!(0.25), &json!({"a": 1})));
+    assert!(request.body.get("stream_options").is_none());
 }

@@ -406,3 +406,23 @@ async fn a_move_onto_another_file_loses_nothing_in_silence() {
         assert_has_any(&asked, &["overwrit", "replac", "exist"]);
     }
 }
+
+/// A link is deleted, and what it leads to stays.
+#[tokio::test]
+async fn case_074_deleting_a_link_leaves_its_target() {
+    let Links { rig, victim } = linked().await;
+    let called = rig.call("delete_file", json!({"path": "notes.md"})).await;
+    answered(&called.turn, "done");
+    assert_eq!(rig.home.read(&victim), "victim\n");
+}
+
+/// A file of some megabytes arrives byte for byte.
+#[tokio::test]
+async fn a_big_write_arrives_whole() {
+    let rig = permissive().await;
+    let content = "a line of the file – naïve 漢字\n".repeat(200_000);
+    let called = rig.call("write_file", json!({"path": "big.txt", "content": content})).await;
+    assert_eq!(called.row().status(), "completed");
+    assert!(rig.home.read("big.txt") == content, "the bytes differ");
+    rig.assert_usable().await;
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use milk_testkit::{TestHome, fault};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{MEMORY, permissive};
 use crate::support::{Called, Plan, Rig, answered, assert_has, assert_has_any, ended, within};
@@ -303,5 +303,65 @@ async fn live_output_reaches_a_v1_client_in_full_at_most_every_400_ms() {
         // What the clock of the reader adds or takes away is small beside this.
         assert!(pair[1].0 - pair[0].0 >= Duration::from_millis(350), "sooner than every 400 ms: {live:?}");
         assert!(pair[1].1.starts_with(&pair[0].1), "each holds the full content so far: {live:?}");
+    }
+}
+
+// ---- what else goes wrong with commands
+
+#[tokio::test]
+async fn a_failed_command_tells_its_status_and_both_outputs() {
+    let rig = permissive().await;
+    let called = rig.call("bash", json!({"command": "echo to-stdout; echo to-stderr >&2; exit 37"})).await;
+    for part in ["to-stdout", "to-stderr", "37"] {
+        assert_has(called.result(), part);
+    }
+    let called = rig.call("bash", json!({"command": "kill -9 $$"})).await;
+    assert_has_any(called.result(), &["9", "kill"]);
+    answered(&called.turn, "done");
+}
+
+#[tokio::test]
+async fn a_command_too_long_for_the_machine_fails_as_one() {
+    let rig = permissive().await;
+    let called = rig.call("bash", json!({"command": format!("true {}", "x".repeat(4 << 20))})).await;
+    assert_eq!(called.row().status(), "failed");
+    answered(&called.turn, "done");
+}
+
+/// The workspace is deleted under the session.
+#[tokio::test]
+async fn a_workspace_that_is_gone_fails_calls_and_not_the_session() {
+    let rig = permissive().await;
+    let place = rig.home.another_workspace("short-lived");
+    let session = rig.session_in(&place).await;
+    fs::remove_dir(&place).unwrap();
+    for (tool, arguments) in [
+        ("bash", json!({"command": "pwd"})),
+        ("read_file", json!({"path": "x"})),
+        ("grep", json!({"path": ".", "pattern": "x"})),
+        ("find_files", json!({"path": ".", "pattern": "x"})),
+        ("list_dir", json!({"path": "."})),
+    ] {
+        let called = rig.call_in(&session, tool, arguments).await;
+        assert_eq!(called.row().status(), "failed", "{tool}: {called:#?}");
+        answered(&called.turn, "done");
+    }
+}
+
+/// Very many calls in one reply are all answered, in order.
+#[tokio::test]
+async fn very_many_calls_in_one_reply() {
+    let rig = permissive().await;
+    let calls: Vec<(&str, Value)> = (0..200)
+        .map(|number| match number % 3 {
+            0 => ("bash", json!({"command": format!("echo answer-{number}.")})),
+            _ => ("list_dir", json!({"path": "."})),
+        })
+        .collect();
+    let called = rig.calls(&calls).await;
+    answered(&called.turn, "done");
+    assert_eq!(called.rows.len(), 200);
+    for (number, result) in called.results.iter().enumerate().step_by(3) {
+        assert_has(result, &format!("answer-{number}."));
     }
 }
