@@ -12,7 +12,7 @@ use milk_core::model::{
     UserPart, Vision,
 };
 use milk_core::record::{Record, Speaker, TurnOrigin, TurnWork};
-use milk_core::settings::{Settings, TextDelivery};
+use milk_core::settings::Settings;
 use milk_core::tool::{ToolKind, ToolOutcome, ToolStatus};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -353,11 +353,10 @@ async fn unanswered_prompts_do_not_fill_the_window() {
     }
 }
 
-/// A session of this many turns, a kilobyte each.
-async fn long_session(delivery: TextDelivery) -> Rig {
-    let settings = Settings { delivery, ..settings() };
+/// A session of twenty turns, a kilobyte each.
+async fn long_session() -> Rig {
     let tools = vec![reading("look", Does::Works)];
-    let mut rig = Setup { settings, tools, ..Setup::default() }.open().await;
+    let mut rig = Setup { tools, ..Setup::default() }.open().await;
     for turn in 0..20 {
         rig.text_turn(&format!("prompt {turn}"), &"a".repeat(1_000)).await;
     }
@@ -368,7 +367,7 @@ async fn long_session(delivery: TextDelivery) -> Rig {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_long_is_made_smaller_at_most_twice() {
     for refusals in 1..=2 {
-        let mut rig = long_session(TextDelivery::Streamed).await;
+        let mut rig = long_session().await;
         let prompt = rig.submit("the newest");
         let mut sizes = Vec::new();
         for _ in 0..refusals {
@@ -401,7 +400,7 @@ async fn a_request_that_is_too_long_is_made_smaller_at_most_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_always_too_long_fails_after_three_and_destroys_nothing() {
-    let mut rig = long_session(TextDelivery::Streamed).await;
+    let mut rig = long_session().await;
     let before = rig.request_count();
     let prompt = rig.submit("the newest");
     for _ in 0..3 {
@@ -429,7 +428,7 @@ async fn what_cannot_be_made_smaller_fails_at_once() {
 #[tokio::test(start_paused = true)]
 async fn only_a_context_that_is_too_long_is_trimmed_and_only_before_text_was_shown() {
     for (kind, text) in [(ModelErrorKind::ServerFailed, ""), (ModelErrorKind::ContextTooLong, "I was")] {
-        let mut rig = long_session(TextDelivery::Streamed).await;
+        let mut rig = long_session().await;
         let before = rig.request_count();
         let prompt = rig.submit("the newest");
         let exchange = rig.exchange().await;
@@ -446,7 +445,7 @@ async fn only_a_context_that_is_too_long_is_trimmed_and_only_before_text_was_sho
 /// Bug case 095 with a nudge in between: the note of milk's is not taken for the newest text.
 #[tokio::test(start_paused = true)]
 async fn the_newest_text_is_the_users_and_not_a_note_of_milks() {
-    let mut rig = long_session(TextDelivery::Streamed).await;
+    let mut rig = long_session().await;
     let prompt = rig.submit("the newest");
     let exchange = rig.exchange().await;
     exchange.call("c1", "look", json!({}));
