@@ -47,6 +47,7 @@ pub(crate) fn seen(seen: &Seen) -> String {
     match seen {
         Seen::Event(shown) => event(shown),
         Seen::Record(kept) => format!("  log {}", record(kept)),
+        Seen::QuestionTaken(_) => "  the question is taken".to_owned(),
         Seen::LogFailed => "  log fails".to_owned(),
         Seen::Tool { label, what, .. } => {
             let what = match what {

@@ -183,6 +183,11 @@ impl Rig {
         self.in_time(ask, "the remote side was not asked").expect("it lives as long as the rig")
     }
 
+    /// The question that is at a remote side already, if there is one.
+    pub(crate) fn remote_ask_now(&mut self, side: usize) -> Option<RemoteAsk> {
+        self.remote[side].try_recv().ok()
+    }
+
     /// Lets everything happen that can happen without the test.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -304,7 +309,7 @@ fn events(entries: &[Seen]) -> impl Iterator<Item = &milk_core::event::Event> {
     })
 }
 
-fn outcome_of(entries: &[Seen], prompt: PromptId) -> Option<PromptOutcome> {
+pub(crate) fn outcome_of(entries: &[Seen], prompt: PromptId) -> Option<PromptOutcome> {
     events(entries).find_map(|event| match &event.kind {
         EventKind::PromptEnded(outcome) if event.prompt == Some(prompt) => Some(outcome.clone()),
         _ => None,

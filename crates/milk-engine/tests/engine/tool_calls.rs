@@ -1,5 +1,7 @@
 //! Tool calls: order, rows, faults, ids and bounds (R30; bug cases 044, 068, 078, 079, 105).
 
+use std::time::Duration;
+
 use milk_core::event::{EventKind, StopReason};
 use milk_core::model::ToolArguments;
 use milk_core::settings::{PermissionMode, Settings};
@@ -286,5 +288,22 @@ async fn a_tool_that_panics_leaves_nothing_open() {
         assert_eq!(rig.seen_like(&["tool write"]), Vec::<String>::new());
         let sent = rig.next_prompt_works().await;
         assert_eq!(sent.len(), 5, "the calls have results in history: {sent:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_told_its_time_limit() {
+    for limit in [None, Some(Duration::from_secs(7))] {
+        let tool = reading("look", Does::Works);
+        let contexts = tool.contexts();
+        let settings = Settings { tool_time_limit: limit, ..settings() };
+        let mut rig = Setup { settings, tools: vec![tool], ..Setup::default() }.open().await;
+        let prompt = rig.submit("do it");
+        let exchange = rig.exchange().await;
+        exchange.call("c1", "look", json!({}));
+        exchange.finish();
+        rig.exchange().await.say("done");
+        rig.ended(prompt).await;
+        assert_eq!(contexts.lock().unwrap()[0].time_limit, limit);
     }
 }

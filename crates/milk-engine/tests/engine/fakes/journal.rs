@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use milk_core::event::Event;
+use milk_core::id::QuestionId;
 use milk_core::record::Record;
 use tokio::sync::Notify;
 
@@ -11,6 +12,8 @@ use tokio::sync::Notify;
 pub(crate) enum Seen {
     /// The front end was shown this. The slot of a question is taken out.
     Event(Event),
+    /// The front end took this question from the screen by itself, to answer it or not.
+    QuestionTaken(QuestionId),
     /// The session's log kept this.
     Record(Record),
     /// The session's log could not keep something.

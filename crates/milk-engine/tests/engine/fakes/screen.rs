@@ -36,8 +36,10 @@ impl Screen {
 
     /// Takes the oldest question and what answers it.
     pub(crate) fn take_question(&self) -> (Question, AnswerSlot) {
-        let question = self.questions.lock().unwrap().pop_front();
-        question.expect("a question is open on the screen")
+        let taken = self.questions.lock().unwrap().pop_front();
+        let (question, slot) = taken.expect("a question is open on the screen");
+        self.journal.note(Seen::QuestionTaken(question.id));
+        (question, slot)
     }
 
     /// How many questions wait for the test.

@@ -28,7 +28,7 @@ pub(super) fn check(entries: &[Seen], broken: &mut Broken) {
         let fault = match seen {
             Seen::Record(record) => log.kept(record),
             Seen::Event(event) => log.shown(&event.kind),
-            Seen::LogFailed | Seen::Tool { .. } => None,
+            Seen::LogFailed | Seen::Tool { .. } | Seen::QuestionTaken(_) => None,
         };
         broken.unless(fault.is_none(), || format!("{}: {:?}", fault.unwrap_or_default(), lines::seen(seen)));
     }

@@ -16,11 +16,16 @@ struct Rows {
     status: HashMap<ToolCallId, RowStatus>,
     open_question: Option<QuestionId>,
     questions: HashSet<QuestionId>,
+    /// Questions that the front end dealt with by itself: they need not be withdrawn.
+    taken: HashSet<QuestionId>,
 }
 
 pub(super) fn check(entries: &[Seen], broken: &mut Broken) {
     let mut rows = Rows::default();
     for seen in entries {
+        if let Seen::QuestionTaken(id) = seen {
+            rows.taken.insert(*id);
+        }
         if let Seen::Event(event) = seen {
             let fault = rows.step(&event.kind);
             broken.unless(fault.is_none(), || {
@@ -69,7 +74,7 @@ impl Rows {
             }
             EventKind::State(State::Idle { .. }) => {
                 let open = self.status.values().any(|row| !matches!(row, RowStatus::Ended(_)));
-                let asking = self.open_question.take().is_some();
+                let asking = self.open_question.take().is_some_and(|id| !self.taken.contains(&id));
                 (open || asking).then_some("every row and question is closed before idle")
             }
             _ => None,
