@@ -401,3 +401,14 @@ async fn a_cancelled_turn_reports_no_usage() {
     rig.ended(prompt).await;
     assert!(!rig.lines().iter().any(|line| line.starts_with("usage")));
 }
+
+/// A turn with a time limit that a person cancels is cancelled, and not out of time.
+#[tokio::test(start_paused = true)]
+async fn a_cancel_is_a_cancel_also_under_a_time_limit() {
+    let settings = Settings { turn_time_limit: Some(Duration::from_mins(5)), ..settings() };
+    let mut rig = Setup { settings, ..Setup::default() }.open().await;
+    let prompt = rig.submit("hello");
+    let _exchange = rig.exchange().await;
+    rig.conversation.cancel();
+    assert!(is_cancelled(&rig.ended(prompt).await));
+}

@@ -339,15 +339,63 @@ async fn a_long_turn_fits_into_a_known_window_too() {
     rig.next_prompt_works().await;
 }
 
+/// Old results are cut first; the two newest stay whole while that is enough.
+#[tokio::test(start_paused = true)]
+async fn the_newest_results_are_the_last_to_be_cut() {
+    let outcome = ToolOutcome::completed("r".repeat(4_000));
+    let tools = vec![reading("look", Does::Gives(outcome))];
+    let mut rig = Setup { tools, window: Some(8_192), ..Setup::default() }.open().await;
+    let prompt = rig.submit("look");
+    for step in 0..12 {
+        let exchange = rig.exchange().await;
+        exchange.call(&format!("c{step}"), "look", json!({}));
+        exchange.finish();
+    }
+    let exchange = rig.exchange().await;
+    let sent = lines::chat(&exchange.request);
+    let results: Vec<bool> =
+        sent.iter().filter(|line| line.starts_with("result")).map(|line| line.len() > 4_000).collect();
+    let whole: Vec<bool> = (0..12).map(|step| step >= 10).collect();
+    assert_eq!(results, whole);
+    exchange.say("done");
+    rig.ended(prompt).await;
+}
+
+/// One response with many long results: nothing can go but the middle of each.
+#[tokio::test(start_paused = true)]
+async fn many_results_of_one_response_share_the_room() {
+    let outcome = ToolOutcome::completed("r".repeat(30_000));
+    let tools = vec![reading("look", Does::Gives(outcome))];
+    let mut rig = Setup { tools, window: Some(4_096), ..Setup::default() }.open().await;
+    let prompt = rig.submit("look");
+    let exchange = rig.exchange().await;
+    for call in 0..20 {
+        exchange.call(&format!("c{call}"), "look", json!({}));
+    }
+    exchange.finish();
+    let exchange = rig.exchange().await;
+    assert_eq!(exchange.request.messages.len(), 22);
+    assert!(weight(&exchange.request) <= 4_096 * 3 / 4);
+    exchange.say("done");
+    rig.ended(prompt).await;
+}
+
 /// Prompts that nothing answered stand together in one message; they go too when it must be.
 #[tokio::test(start_paused = true)]
 async fn unanswered_prompts_do_not_fill_the_window() {
     let mut rig = Setup { window: Some(4_096), ..Setup::default() }.open().await;
+    rig.text_turn("hello", "hi").await;
     for turn in 0..30 {
-        let prompt = rig.submit(&format!("prompt {turn}: {}", "p".repeat(1_000)));
+        let text = format!("prompt {turn}: {}", "p".repeat(1_000));
+        let prompt = rig.submit(&text);
         let exchange = rig.exchange().await;
         assert!(weight(&exchange.request) <= 4_096 * 3 / 4, "turn {turn}");
-        assert!(lines::chat(&exchange.request)[0].contains(&format!("prompt {turn}:")));
+        let sent = lines::chat(&exchange.request);
+        assert!(sent.last().unwrap().contains(&text));
+        if turn == 29 {
+            let mark = "[Earlier turns are left out, because they do not fit into the model's context.]";
+            assert_eq!(sent, [format!("user: {mark} | {text}")]);
+        }
         exchange.fail(ModelErrorKind::ServerFailed);
         rig.ended(prompt).await;
     }
@@ -395,6 +443,8 @@ async fn a_request_that_is_too_long_is_made_smaller_at_most_twice() {
         assert!(weight(&exchange.request) <= sizes[refusals - 1] * 7 / 10, "in the next turn too");
         exchange.say("yes");
         rig.ended(prompt).await;
+        rig.switch_model("a larger one");
+        assert_eq!(rig.next_prompt_works().await[0], "user: prompt 0", "another model has a room of its own");
     }
 }
 
@@ -464,9 +514,12 @@ async fn the_newest_text_is_the_users_and_not_a_note_of_milks() {
 /// Bug case 116: a server that counts the same although the request has grown is named once.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_seems_to_cut_prompts_is_named_once() {
-    for (counts, told) in
-        [([2_048, 2_048, 2_048, 2_048], 1), ([2_048, 4_100, 6_200, 8_300], 0), ([0, 0, 0, 0], 0)]
-    {
+    for (counts, told) in [
+        ([2_048, 2_048, 2_048, 2_048], 1),
+        ([2_048, 4_100, 6_200, 8_300], 0),
+        ([9_000, 9_000, 9_000, 9_000], 0),
+        ([0, 0, 0, 0], 0),
+    ] {
         let mut rig = Setup::default().open().await;
         for (turn, count) in counts.into_iter().enumerate() {
             let prompt = rig.submit(&format!("{turn} {}", "x".repeat(8_000)));

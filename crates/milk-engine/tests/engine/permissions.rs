@@ -253,6 +253,10 @@ async fn outside_and_private_places_are_asked_for_one_by_one_and_never_for_good(
         rig.exchange().await.say("done");
         rig.ended(prompt).await;
         assert!(asks(&mut rig, tool, other).await, "{other} was not allowed");
+        answered(&mut rig, tool, other, "allow_always").await;
+        assert!(asks(&mut rig, tool, other).await, "what was not offered is a no");
+        let ran = rig.seen_like(&[&format!("tool {tool} {other} starts")]);
+        assert_eq!(ran, Vec::<String>::new());
     }
 }
 

@@ -104,8 +104,8 @@ impl Setup {
 
     pub(crate) async fn try_open(self) -> Result<Rig, OpenError> {
         let journal = Journal::default();
-        let (model, exchanges) = HandModel::new(self.window, self.vision);
-        let requests = model.requests();
+        let requests = Requests::default();
+        let (model, exchanges) = HandModel::new("fake-1", self.window, self.vision, Arc::clone(&requests));
         let agent = Arc::new(FakeAgent::new(Arc::new(model)));
         let tools = self.tools.into_iter().map(|tool| {
             let tool: Arc<dyn Tool> = Arc::new(tool.noting_in(journal.clone()));
@@ -164,6 +164,13 @@ impl Rig {
         let id = next_prompt_id();
         self.conversation.submit(id, content);
         id
+    }
+
+    /// Another model answers from the next turn on.
+    pub(crate) fn switch_model(&mut self, name: &str) {
+        let (model, exchanges) = HandModel::new(name, None, Vision::Blind, Arc::clone(&self.requests));
+        self.agent.switch_to(Arc::new(model));
+        self.model = exchanges;
     }
 
     /// The next request to the model.

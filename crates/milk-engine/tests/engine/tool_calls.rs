@@ -307,3 +307,24 @@ async fn a_tool_is_told_its_time_limit() {
         assert_eq!(contexts.lock().unwrap()[0].time_limit, limit);
     }
 }
+
+/// Long results are much to show: the next one waits until the front end has room.
+#[tokio::test(start_paused = true)]
+async fn a_slow_front_end_slows_the_results_of_its_tools() {
+    let mut rig = trusting(vec![reading("look", Does::Works)]).await;
+    let prompt = rig.submit("do it");
+    let exchange = rig.exchange().await;
+    for id in ["c1", "c2"] {
+        exchange.call(id, "look", json!({}));
+    }
+    rig.screen.has_room(false);
+    exchange.finish();
+    rig.settle().await;
+    assert_lines(
+        &rig.work_of(prompt),
+        &["row c1: look in_progress", "row c2: look in_progress", "row c1: completed: look done"],
+    );
+    rig.screen.has_room(true);
+    rig.exchange().await.say("done");
+    rig.ended(prompt).await;
+}

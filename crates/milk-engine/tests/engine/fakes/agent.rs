@@ -11,7 +11,7 @@ use milk_core::tool::Workspace;
 /// An agent source that does what the test says.
 #[derive(Debug)]
 pub(crate) struct FakeAgent {
-    model: Arc<dyn Model>,
+    model: Mutex<Arc<dyn Model>>,
     next: Mutex<Resolving>,
 }
 
@@ -26,7 +26,12 @@ pub(crate) enum Resolving {
 
 impl FakeAgent {
     pub(crate) fn new(model: Arc<dyn Model>) -> Self {
-        Self { model, next: Mutex::new(Resolving::Ready { announcement: None }) }
+        Self { model: Mutex::new(model), next: Mutex::new(Resolving::Ready { announcement: None }) }
+    }
+
+    /// Another model plays the role from the next turn on.
+    pub(crate) fn switch_to(&self, model: Arc<dyn Model>) {
+        *self.model.lock().unwrap() = model;
     }
 
     pub(crate) fn next(&self, resolving: Resolving) {
@@ -41,7 +46,8 @@ impl AgentSource for FakeAgent {
             match next {
                 Resolving::Ready { announcement } => {
                     let prompt = Some("You are the agent of the tests.".into());
-                    Ok(ResolvedAgent { model: Arc::clone(&self.model), prompt, announcement })
+                    let model = Arc::clone(&self.model.lock().unwrap());
+                    Ok(ResolvedAgent { model, prompt, announcement })
                 }
                 Resolving::Fails(failure) => Err(failure),
                 Resolving::Hangs => std::future::pending().await,

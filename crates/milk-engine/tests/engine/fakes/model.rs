@@ -43,21 +43,17 @@ enum Step {
 }
 
 impl HandModel {
-    /// A model, and where its requests come out.
-    pub(crate) fn new(window: Option<u64>, vision: Vision) -> (Self, mpsc::Receiver<Exchange>) {
+    /// A model, and where its requests come out; they are kept in `requests` too.
+    pub(crate) fn new(name: &str, window: Option<u64>, vision: Vision) -> (Self, mpsc::Receiver<Exchange>) {
         let (exchanges, receiver) = mpsc::channel(CHANNEL);
         let info = ModelInfo {
             agent: AgentName::from("main"),
             provider: "fake".to_owned(),
-            model: "fake-1".to_owned(),
+            model: name.to_owned(),
             context_window: window,
             vision,
         };
-        (Self { info, exchanges, requests: Requests::default() }, receiver)
-    }
-
-    pub(crate) fn requests(&self) -> Requests {
-        Arc::clone(&self.requests)
+        (Self { info, exchanges, requests }, receiver)
     }
 }
 
@@ -68,7 +64,7 @@ impl Model for HandModel {
 
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         let exchanges = self.exchanges.clone();
-        let requests = self.requests();
+        let requests = Arc::clone(&self.requests);
         let begun = async move {
             requests.lock().unwrap().push(request.clone());
             let (steps, events) = mpsc::channel(CHANNEL);
