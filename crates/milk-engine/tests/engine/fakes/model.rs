@@ -44,7 +44,12 @@ enum Step {
 
 impl HandModel {
     /// A model, and where its requests come out; they are kept in `requests` too.
-    pub(crate) fn new(name: &str, window: Option<u64>, vision: Vision) -> (Self, mpsc::Receiver<Exchange>) {
+    pub(crate) fn new(
+        name: &str,
+        window: Option<u64>,
+        vision: Vision,
+        requests: Requests,
+    ) -> (Self, mpsc::Receiver<Exchange>) {
         let (exchanges, receiver) = mpsc::channel(CHANNEL);
         let info = ModelInfo {
             agent: AgentName::from("main"),
