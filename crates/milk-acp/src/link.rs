@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -12,8 +13,8 @@ use crate::rpc_error::RpcError;
 use crate::wire::Version;
 use crate::writer::{Outgoing, Writer};
 
-/// Tasks that may be under way; far more than a client that waits for answers makes.
-const TASKS: usize = 10_000;
+/// Answers that may be under way; far more than a client that waits for answers makes.
+const ANSWERS: usize = 10_000;
 
 /// One connection, as seen from inside.
 #[derive(Debug)]
@@ -21,7 +22,10 @@ pub(crate) struct Link {
     pub(crate) writer: Writer,
     pub(crate) calls: Calls,
     runtime: tokio::runtime::Handle,
-    tasks: TaskTracker,
+    /// Tasks that owe an answer.
+    answers: TaskTracker,
+    /// Tasks that wait for a moment to do something.
+    timers: TaskTracker,
     /// Ends the tasks.
     over: CancellationToken,
 }
@@ -33,7 +37,8 @@ impl Link {
             writer,
             calls: Calls::new(),
             runtime: tokio::runtime::Handle::current(),
-            tasks: TaskTracker::new(),
+            answers: TaskTracker::new(),
+            timers: TaskTracker::new(),
             over: CancellationToken::new(),
         })
     }
@@ -49,14 +54,26 @@ impl Link {
 
     /// Whether so much is under way that no more should be taken on.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.tasks.len() >= TASKS
+        self.answers.len() >= ANSWERS
     }
 
-    /// Starts a task that ends with the connection at the latest.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Starts a task that owes an answer. It ends with the connection at the latest.
+    pub(crate) fn spawn_answer(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_on(&self.answers, task);
+    }
+
+    /// Does something after a while, unless the connection ends before.
+    pub(crate) fn after(&self, wait: Duration, then: impl FnOnce() + Send + 'static) {
+        self.spawn_on(&self.timers, async move {
+            tokio::time::sleep(wait).await;
+            then();
+        });
+    }
+
+    fn spawn_on(&self, owner: &TaskTracker, task: impl Future<Output = ()> + Send + 'static) {
         let over = self.over.clone();
         let task = async move { over.run_until_cancelled_owned(task).await.unwrap_or_default() };
-        self.tasks.spawn_on(task, &self.runtime);
+        owner.spawn_on(task, &self.runtime);
     }
 
     /// The runtime of this connection's tasks.
@@ -64,10 +81,10 @@ impl Link {
         &self.runtime
     }
 
-    /// Resolves when every task has ended by itself; none may be started any more by then.
+    /// Resolves when everything that was asked is answered, turns apart. Nothing may be asked any more by then.
     pub(crate) async fn settled(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.answers.close();
+        self.answers.wait().await;
     }
 
     /// Ends the tasks and the open calls.
@@ -75,5 +92,31 @@ impl Link {
         self.calls.close();
         self.over.cancel();
         self.settled().await;
+        self.timers.close();
+        self.timers.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_waits_for_answers_and_not_for_timers() {
+        let link = Link::new(Writer::start(std::io::sink()).unwrap());
+        let began = Instant::now();
+        let rang = Arc::new(AtomicBool::new(false));
+        let rings = Arc::clone(&rang);
+        link.after(Duration::from_secs(10), move || rings.store(true, Ordering::Relaxed));
+        link.spawn_answer(tokio::time::sleep(Duration::from_secs(1)));
+        link.settled().await;
+        link.end().await;
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!rang.load(Ordering::Relaxed));
     }
 }

@@ -175,7 +175,7 @@ impl Request<'_> {
         let connection = Arc::clone(self.connection);
         let (id, version) = (self.id.clone(), self.shapes.version);
         let work = work(Arc::clone(&connection), self.shapes.clone());
-        self.connection.link.spawn(async move {
+        self.connection.link.spawn_answer(async move {
             let done = AssertUnwindSafe(work).catch_unwind().await;
             match done.unwrap_or_else(|_| Err(RpcError::bug(method))) {
                 Err(error) => connection.link.answer(&id, version, Err(&error)),
@@ -185,8 +185,7 @@ impl Request<'_> {
                         Then::Nothing => {}
                         Then::Announce(view) => view.announce_commands(),
                         Then::Settle(view) => {
-                            tokio::time::sleep(SETTLING).await;
-                            view.open_gate();
+                            connection.link.after(SETTLING, move || view.open_gate());
                         }
                     }
                 }

@@ -238,8 +238,7 @@ impl View {
         let Some(due) = state.map.due(now) else { return };
         state.flush = Flush::Planned;
         let view = self.me.clone();
-        self.link.spawn(async move {
-            tokio::time::sleep_until(due.into()).await;
+        self.link.after(due.saturating_duration_since(now), move || {
             if let Some(view) = view.upgrade() {
                 view.flush();
             }
