@@ -57,6 +57,11 @@ impl DirectoryGrants {
         Ok(Grants { grants: tools.chain(commands).collect() })
     }
 
+    /// Whether an older version of milk allowed every shell command in this directory, which no longer counts (R28).
+    pub fn has_old_shell_grant(&self, cwd: &Path) -> bool {
+        self.read(cwd).is_ok_and(|stored| texts(&stored, TOOLS).any(|tool| tool == SHELL))
+    }
+
     /// Adds a grant under a lock of its own, so that two processes lose none of each other's.
     fn add(&self, cwd: &Path, grant: &Grant) -> Result<(), StoreError> {
         let folder = self.home.ensure(Folder::Permissions).map_err(|error| failed(&error))?;

@@ -46,9 +46,16 @@ impl Search {
             entry.depth() > 0
                 && (entry.file_name() == ".git"
                     || private.iter().any(|private| path == private)
-                    || NO_FILES.iter().any(|folder| path == Path::new(folder)))
+                    || NO_FILES.iter().any(|folder| path == Path::new(folder))
+                    || (entry.file_type().is_some_and(|kind| kind.is_dir()) && has_odd_ignore_file(path)))
         };
+        let ignoring = !has_odd_ignore_file(&self.root);
+        let parents = !self.root.ancestors().skip(1).any(has_odd_ignore_file);
         WalkBuilder::new(&self.root)
+            .git_ignore(ignoring)
+            .git_exclude(ignoring)
+            .ignore(ignoring)
+            .parents(parents)
             .hidden(false)
             .require_git(false)
             .follow_links(false)
@@ -65,6 +72,18 @@ impl Search {
     pub(crate) fn name(&self, path: &Path) -> String {
         visible(&relative(&self.workspace, path).to_string_lossy()).into_owned()
     }
+}
+
+/// Larger than any list of patterns that people write, in bytes.
+const IGNORE_FILE_LIMIT: u64 = 1024 * 1024;
+
+/// Whether this folder's lists of what to ignore cannot be read in bounded time and memory: a pipe, a device, a huge file. A
+/// search that begins in such a folder ignores nothing; below, the folder is passed by.
+fn has_odd_ignore_file(folder: &Path) -> bool {
+    [".gitignore", ".ignore", ".git/info/exclude"].iter().any(|name| {
+        let Ok(found) = std::fs::metadata(folder.join(name)) else { return false };
+        !found.is_file() || found.len() > IGNORE_FILE_LIMIT
+    })
 }
 
 /// How far down a search goes.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Reply, Request};
 use crate::map::NOTIFICATIONS;
-use crate::profile::{self, SessionLoad};
+use crate::profile;
 use crate::rpc_error::RpcError;
 use crate::serve::{AcpSettings, PromptResponse};
 use crate::view::Shapes;
@@ -25,9 +25,8 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     tracing::info!(client = %crate::visible::line(&name), version = ?negotiated.version, "a client said hello");
 
     let meta = meta();
-    let load_session = negotiated.profile.session_load == SessionLoad::Offered;
     let answer = match negotiated.version {
-        Version::V1 => result(&v1::initialized(&settings.version, load_session, meta)),
+        Version::V1 => result(&v1::initialized(&settings.version, meta)),
         Version::V2 => result(&v2::initialized(&settings.version, meta)),
     };
     *request.connection.shapes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = negotiated;

@@ -8,6 +8,8 @@ pub(super) enum Gate {
     Open,
     /// What has come so far.
     Shut(Vec<Outgoing>),
+    /// The view is closed: nothing more is said.
+    Sealed,
 }
 
 impl Gate {
@@ -15,19 +17,26 @@ impl Gate {
         Self::Shut(Vec::new())
     }
 
-    /// Opens for good; what has waited goes first.
+    /// Opens; what has waited goes first.
     pub(super) fn open(&mut self, writer: &Writer) {
-        if let Self::Shut(waiting) = std::mem::replace(self, Self::Open) {
-            for message in waiting {
+        if let Self::Shut(waiting) = self {
+            for message in waiting.drain(..) {
                 writer.push(message);
             }
+            *self = Self::Open;
         }
+    }
+
+    /// Ends all that the view says; what waits is dropped.
+    pub(super) fn seal(&mut self) {
+        *self = Self::Sealed;
     }
 
     pub(super) fn pass(&mut self, message: Outgoing, writer: &Writer) {
         match self {
             Self::Open => writer.push(message),
             Self::Shut(waiting) => waiting.push(message),
+            Self::Sealed => {}
         }
     }
 }

@@ -182,6 +182,7 @@ impl View {
         if let Some(conversation) = self.conversation() {
             conversation.close().await;
         }
+        self.lock().gate.seal();
     }
 
     fn lock(&self) -> MutexGuard<'_, ViewState> {

@@ -19,18 +19,14 @@ use crate::visible;
 const DIFF_LIMIT: usize = 1 << 20;
 
 /// The result of `initialize`.
-pub(crate) fn initialized(
-    version: &str,
-    load_session: bool,
-    meta: Map<String, Value>,
-) -> v1::InitializeResponse {
+pub(crate) fn initialized(version: &str, meta: Map<String, Value>) -> v1::InitializeResponse {
     let sessions = v1::SessionCapabilities::new()
         .list(v1::SessionListCapabilities::new())
         .resume(v1::SessionResumeCapabilities::new())
         .close(v1::SessionCloseCapabilities::new())
         .delete(v1::SessionDeleteCapabilities::new());
     let capabilities = v1::AgentCapabilities::new()
-        .load_session(load_session)
+        .load_session(false)
         .prompt_capabilities(v1::PromptCapabilities::new().embedded_context(true))
         .session_capabilities(sessions)
         .meta(meta);

@@ -153,6 +153,9 @@ impl Turn<'_> {
             () = self.stop.cancelled() => return Err(Cut::Stopped),
             answer = ask::race(self.emitter, &self.state.ports.ask_sources, question) => answer,
         };
+        if self.stop.is_cancelled() {
+            return Err(Cut::Stopped); // an answer right behind the cancel is too late
+        }
         self.emitter.state(State::Running);
         Ok(match answer {
             Answer::Picked(option) if !offered.iter().any(|choice| choice.id == option) => {

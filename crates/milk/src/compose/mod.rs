@@ -8,7 +8,7 @@ mod instructions;
 mod provision;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use milk_config::{Env, MilkHome, Warning};
@@ -54,6 +54,12 @@ impl Process {
             commands: ProcessGroups::new(),
             told: Arc::default(),
         })
+    }
+
+    /// Whether this is the first time in this process that somebody asks this about this place.
+    fn is_first(&self, place: &Path, what: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert((place.to_owned(), what.to_owned()))
     }
 
     /// Says what is wrong with the config files on standard error, each thing once.

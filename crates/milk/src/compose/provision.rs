@@ -10,6 +10,7 @@ use milk_core::ports::{AgentSource, Provisioner, Tool};
 use milk_core::settings::{Agents, PermissionMode, Provision, Settings, TextDelivery, Thoughts};
 use milk_core::tool::Workspace;
 use milk_files::read_bounded;
+use milk_store::DirectoryGrants;
 use milk_tools::process::Launcher;
 use milk_tools::{ToolEnv, builtin_tools};
 
@@ -88,12 +89,20 @@ impl FromConfig {
             tools: self.tools(needs),
             settings,
             instructions,
-            announcements: loaded
-                .held_notice()
-                .map(|notice| format!("[milk] {notice}"))
-                .into_iter()
-                .collect(),
+            announcements: self.announcements(&loaded, workspace),
         }
+    }
+
+    fn announcements(&self, loaded: &Loaded, workspace: &Workspace) -> Vec<String> {
+        let held = loaded.held_notice().map(|notice| format!("[milk] {notice}"));
+        let old = DirectoryGrants::new(self.process.home.clone()).has_old_shell_grant(&workspace.root)
+            && self.process.is_first(&workspace.root, "old shell grant");
+        let old = old.then(|| {
+            "[milk] An earlier version was allowed every bash command in this folder. That no longer counts: milk asks for \
+             each command, and remembers those that you always allow."
+                .to_owned()
+        });
+        held.into_iter().chain(old).collect()
     }
 
     fn agent_source(&self, loaded: &Loaded) -> Arc<dyn AgentSource> {

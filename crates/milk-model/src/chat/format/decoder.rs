@@ -156,7 +156,8 @@ impl Decoder {
         }
         match Chunk::read(data) {
             Ok(chunk) => self.chunk(chunk),
-            Err(error) if data.starts_with(['{', '[']) => {
+            // Once the model has said that it is done, a cut piece (`[DON`, half a count of tokens) takes nothing away.
+            Err(error) if data.starts_with(['{', '[']) && self.finish.is_none() => {
                 Err(StreamFault::Broken(format!("a piece of it is not valid JSON ({error})")))
             }
             // Words in place of data: some servers keep the connection awake with them.
