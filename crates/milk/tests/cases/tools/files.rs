@@ -206,7 +206,7 @@ async fn case_073_a_kill_in_mid_write_leaves_a_whole_file() {
         while !moments[round % moments.len()](inode) {
             assert!(Instant::now() < deadline, "round {round}: the write does not come");
         }
-        rig.agent.signal(Signal::Kill);
+        rig.agent.kill();
         rig.agent.wait_exit(Duration::from_secs(5)).await;
         let content = rig.home.read("big");
         assert!(content == old || content == new, "round {round}: {} bytes", content.len());
