@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use milk_testkit::client::Signal;
 use milk_testkit::{Policy, Reply, TestHome, fault};
 use serde_json::json;
 
