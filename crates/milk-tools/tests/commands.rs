@@ -56,6 +56,7 @@ fn main() -> ExitCode {
             descendants_that_left_the_group_are_ended_067,
             a_tree_that_ignores_signals_is_ended,
             a_stopped_tree_is_ended,
+            a_stopped_supervisor_ends_its_tree,
             children_left_behind_end_at_exit,
             nothing_starts_after_the_exit_began,
             a_killed_milk_leaves_nothing_behind,
@@ -337,6 +338,25 @@ async fn a_stopped_tree_is_ended(world: World) {
     let kit = world.kit();
     let tag = tag(6);
     cancel(&kit, &format!("sleep {tag} & kill -STOP $!; sleep {tag}; sleep {tag}"), &tag, 3).await;
+    gone(&tag).await;
+}
+
+async fn a_stopped_supervisor_ends_its_tree(world: World) {
+    let kit = world.kit();
+    let tag = tag(11);
+    let stopping = format!("kill -STOP $PPID; sleep {tag}; sleep {tag}");
+    cancel(&kit, &stopping, &tag, 3).await;
+    gone(&tag).await;
+    let outcome = bash_for(&kit, &stopping, 1).await;
+    assert!(outcome.output.contains("timed out"), "{}", outcome.output);
+    gone(&tag).await;
+    // One that stops its supervisor whenever that one goes on.
+    let again = format!("trap '' TERM; while :; do kill -STOP $PPID; sleep 0.02; done # {tag}");
+    let outcome = bash_for(&kit, &again, 1).await;
+    assert!(outcome.output.contains("timed out"), "{}", outcome.output);
+    gone(&tag).await;
+    until("they are forgotten", || kit.processes.count() == 0).await;
+    cancel(&kit, &format!("echo {tag}; sleep 0.1; kill -STOP $PPID; sleep {tag}"), &tag, 3).await;
     gone(&tag).await;
 }
 

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::process::{Child, ChildStdin};
+
+use super::tree;
 
 /// Every command of this process that still has a living process, in the foreground or left behind by its call.
 #[derive(Debug, Default)]
@@ -27,6 +29,14 @@ struct Command {
     supervisor: Pid,
     /// Closing it ends the tree.
     hold: Option<ChildStdin>,
+}
+
+impl Command {
+    /// Tells the supervisor to end the tree.
+    fn let_go(&mut self) {
+        drop(self.hold.take());
+        wake(self.supervisor);
+    }
 }
 
 /// Between two looks at supervisors that are to end.
@@ -50,13 +60,14 @@ impl ProcessGroups {
         let mut supervisors: Vec<Pid> = {
             let mut running = self.lock();
             running.closed = true;
-            running.commands.values_mut().for_each(|command| drop(command.hold.take()));
+            running.commands.values_mut().for_each(Command::let_go);
             running.commands.values().map(|command| command.supervisor).collect()
         };
         let until = Instant::now() + patience;
         loop {
             supervisors.retain(|pid| is_alive(*pid));
             if supervisors.is_empty() || Instant::now() >= until {
+                supervisors.iter().copied().for_each(wake);
                 return supervisors.len();
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -97,6 +108,13 @@ fn is_alive(pid: Pid) -> bool {
     matches!(waitid(WaitId::Pid(pid), options), Ok(None))
 }
 
+/// Lets a supervisor that its own command has stopped go on: it would never see that it is to end.
+fn wake(supervisor: Pid) {
+    if is_alive(supervisor) {
+        let _ = kill_process(supervisor, Signal::CONT); // it may end this instant
+    }
+}
+
 /// A call's hold on its command: dropping it ends the whole tree.
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -110,8 +128,18 @@ pub(super) struct Kept {
 impl Kept {
     /// Ends the tree.
     pub(super) fn end(&self) {
-        let hold = self.groups.lock().commands.get_mut(&self.id).and_then(|command| command.hold.take());
-        drop(hold);
+        if let Some(command) = self.groups.lock().commands.get_mut(&self.id) {
+            command.let_go();
+        }
+    }
+
+    /// Kills the tree without the supervisor's help, if that one is still there: a command may stop it again and again.
+    pub(super) fn force(&self) {
+        let supervisor = self.groups.lock().commands.get(&self.id).map(|command| command.supervisor);
+        if let Some(supervisor) = supervisor.filter(|pid| is_alive(*pid)) {
+            tree::signal_descendants(supervisor, Signal::KILL);
+            wake(supervisor);
+        }
     }
 
     /// Leaves what still runs to itself, until the process exits.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::groups::{Kept, ProcessGroups};
@@ -98,6 +98,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// After a time-out or a cancel: how long the end of the tree is waited for. The supervisor kills after 250 ms; whoever
 /// cancelled waits a second.
 const ENDING: Duration = Duration::from_millis(700);
+/// A tree without its supervisor: how often it is looked for at most, and the time between two looks.
+const LOOKS: usize = 100;
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Output read at once.
 const PIECE: usize = 16 * 1024;
 /// Longest line of the supervisor.
@@ -123,7 +126,12 @@ pub async fn run_shell(
         Seen::Ended(_) => QUIET,
         Seen::Lost => {
             // Without its supervisor the tree is on its own.
-            tree::kill_session(supervisor);
+            for _ in 0..LOOKS {
+                if tree::kill_session(supervisor) == 0 {
+                    break;
+                }
+                sleep(LOOK_AGAIN).await;
+            }
             QUIET
         }
         Seen::TimeIsUp | Seen::Cancel => {
@@ -149,6 +157,9 @@ pub async fn run_shell(
         Seen::TimeIsUp => Ended::TimedOut,
         Seen::Cancel => Ended::Cancelled,
     };
+    if !gone {
+        kept.force();
+    }
     Finished { ended, left_running: false }
 }
 
@@ -262,8 +273,11 @@ async fn drain(output: &mut ChildStdout, sink: &mut dyn OutputSink, quiet: Durat
     let until = Instant::now() + quiet.max(DRAIN);
     let mut piece = vec![0; PIECE];
     loop {
-        let wait = quiet.min(until.saturating_duration_since(Instant::now()));
-        match timeout(wait, output.read(&mut piece)).await {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false; // a flood never lets a time-out come first
+        }
+        match timeout(quiet.min(left), output.read(&mut piece)).await {
             Ok(Ok(length)) if length > 0 => sink.take(&piece[..length]),
             Ok(_) => return true,
             Err(_) => return false,

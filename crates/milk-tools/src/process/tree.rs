@@ -23,10 +23,12 @@ pub(super) fn signal_descendants(root: Pid, signal: Signal) -> usize {
     found.len()
 }
 
-/// Kills every process of a session.
-pub(super) fn kill_session(session: Pid) {
-    let of_session = |process: &&Process| process.session == session.as_raw_pid();
-    table().iter().filter(of_session).for_each(|process| send(process.pid, Signal::KILL));
+/// Kills every process of a session. Returns how many there were; one that they started meanwhile may be left.
+pub(super) fn kill_session(session: Pid) -> usize {
+    let mut of_session = table();
+    of_session.retain(|process| process.session == session.as_raw_pid());
+    of_session.iter().for_each(|process| send(process.pid, Signal::KILL));
+    of_session.len()
 }
 
 fn send(pid: i32, signal: Signal) {

@@ -26,8 +26,8 @@ pub(crate) const ROW: Row = Row {
     prepare: Prepare::OnDisk(prepare),
 };
 
-/// Longest file that is edited, in bytes.
-const LONGEST_FILE: u64 = 16 << 20;
+/// Longest file that is edited, and longest that an edit may make, in bytes.
+const LONGEST_FILE: u32 = 16 << 20;
 
 fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let path = call.args.filled("path")?;
@@ -43,7 +43,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
     let spot = Spot::find(&call.shared, &call.workspace, &path, FinalLink::Followed)?;
     let text = editable(&spot.real)?;
     let Spliced { text: edited, replacements, first_line } =
-        splice(&text, &old, &new, scope).map_err(|why| explain(&spot.shown, &why))?;
+        splice(&text, &old, &new, scope, LONGEST_FILE as usize).map_err(|why| explain(&spot.shown, &why))?;
     if edited == *text {
         return Err(ToolError::new("the edit changes nothing: the file's own line ends are kept"));
     }
@@ -75,7 +75,7 @@ fn prepare(call: &Call) -> Result<PreparedCall, ToolError> {
 fn editable(real: &Path) -> Result<Arc<str>, ToolError> {
     refuse_what_is_no_file(real)?;
     let name = real.display();
-    match Before::look(real, LONGEST_FILE)? {
+    match Before::look(real, LONGEST_FILE.into())? {
         Before::Text(text) => Ok(text),
         Before::Missing => {
             Err(ToolError::new(format!("{name} does not exist; a new file is made with write_file")))
@@ -83,8 +83,8 @@ fn editable(real: &Path) -> Result<Arc<str>, ToolError> {
         Before::Other(_) => {
             // Opened to learn why: it may not be readable at all.
             let (_, metadata) = crate::snapshot::open_regular(real)?;
-            let why = if metadata.len() > LONGEST_FILE {
-                format!("is larger than {}", size(LONGEST_FILE))
+            let why = if metadata.len() > LONGEST_FILE.into() {
+                format!("is larger than {}", size(LONGEST_FILE.into()))
             } else {
                 "is not UTF-8 text, and an edit would damage it".to_owned()
             };
@@ -106,6 +106,12 @@ fn explain(path: &str, why: &NoSplice) -> ToolError {
             format!(
                 "old_string is ambiguous: found {count} occurrences in {path} (first lines: {lines}); \
                  give more of the text around it, or set replace_all"
+            )
+        }
+        NoSplice::TooLong => {
+            format!(
+                "the edit would make {path} larger than {}: use a shell command",
+                size(LONGEST_FILE.into())
             )
         }
     })

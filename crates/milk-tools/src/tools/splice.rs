@@ -29,6 +29,8 @@ pub(super) enum NoSplice {
     Missing { alike: Option<usize> },
     /// It is there more than once: how often, and in which lines the first few begin.
     Ambiguous { count: usize, lines: Vec<usize> },
+    /// The text would grow beyond the limit.
+    TooLong,
 }
 
 /// Lines of an ambiguous passage that are told.
@@ -36,8 +38,14 @@ const LINES_TOLD: usize = 5;
 /// Comparing the lines of a passage takes no longer; beyond, line ends are given less cleverly.
 const COMPARING: Duration = Duration::from_millis(200);
 
-/// Replaces `old` by `new` in `text`.
-pub(super) fn splice(text: &str, old: &str, new: &str, scope: Scope) -> Result<Spliced, NoSplice> {
+/// Replaces `old` by `new` in `text`, unless that would make more than `longest` bytes; told before any of it is made.
+pub(super) fn splice(
+    text: &str,
+    old: &str,
+    new: &str,
+    scope: Scope,
+    longest: usize,
+) -> Result<Spliced, NoSplice> {
     let normal = Normal::of(text);
     let (old, new) = (newlines(old), newlines(new));
     let found: Vec<usize> = normal.text.match_indices(&*old).map(|(at, _)| at).collect();
@@ -49,6 +57,10 @@ pub(super) fn splice(text: &str, old: &str, new: &str, scope: Scope) -> Result<S
             return Err(NoSplice::Ambiguous { count: found.len(), lines });
         }
         _ => {}
+    }
+    let grown = new.len().saturating_sub(old.len()).saturating_mul(found.len()).saturating_add(text.len());
+    if grown > longest {
+        return Err(NoSplice::TooLong);
     }
     let mut result = String::with_capacity(text.len() + new.len());
     let mut copied = 0;
@@ -156,6 +168,8 @@ fn alike(text: &str, old: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
+    const LONGEST: usize = 1 << 20;
+
     #[test]
     fn line_ends_stay_072() {
         for (text, old, new, expected) in [
@@ -177,7 +191,7 @@ mod tests {
             ("x\r\ny\r\n", "x\r\ny", "z", "z\r\n"),
             ("lone\rcr\n", "cr", "CR", "lone\rCR\n"),
         ] {
-            let got = splice(text, old, new, Scope::Unique).unwrap();
+            let got = splice(text, old, new, Scope::Unique, LONGEST).unwrap();
             assert_eq!(got.text, expected, "{text:?} {old:?} → {new:?}");
         }
     }
@@ -185,15 +199,25 @@ mod tests {
     #[test]
     fn all_or_one() {
         let text = "x = 1\r\ny\r\nx = 1\r\n";
-        let all = splice(text, "x = 1", "x = 2", Scope::All).unwrap();
+        let all = splice(text, "x = 1", "x = 2", Scope::All, LONGEST).unwrap();
         assert_eq!(all.text, "x = 2\r\ny\r\nx = 2\r\n");
         assert_eq!((all.replacements, all.first_line), (2, 1));
         assert_eq!(
-            splice(text, "x = 1", "x = 2", Scope::Unique),
+            splice(text, "x = 1", "x = 2", Scope::Unique, LONGEST),
             Err(NoSplice::Ambiguous { count: 2, lines: vec![1, 3] })
         );
-        let one = splice(text, "y\nx", "y\nz", Scope::Unique).unwrap();
+        let one = splice(text, "y\nx", "y\nz", Scope::Unique, LONGEST).unwrap();
         assert_eq!((one.text.as_str(), one.first_line), ("x = 1\r\ny\r\nz = 1\r\n", 2));
+    }
+
+    #[test]
+    fn the_limit_counts_before_anything_is_made() {
+        let all = |longest| splice("aba", "a", "xyz", Scope::All, longest);
+        assert_eq!(all(7).unwrap().text, "xyzbxyz");
+        assert_eq!(all(6), Err(NoSplice::TooLong));
+        let many = "a".repeat(1 << 20);
+        assert_eq!(splice(&many, "a", &many, Scope::All, 16 << 20), Err(NoSplice::TooLong));
+        assert!(splice(&many, "a", "", Scope::All, many.len()).unwrap().text.is_empty());
     }
 
     #[test]
@@ -205,7 +229,11 @@ mod tests {
             ("three();", None),
             ("  \n", None),
         ] {
-            assert_eq!(splice(text, old, "", Scope::Unique), Err(NoSplice::Missing { alike }), "{old:?}");
+            assert_eq!(
+                splice(text, old, "", Scope::Unique, LONGEST),
+                Err(NoSplice::Missing { alike }),
+                "{old:?}"
+            );
         }
     }
 
@@ -214,7 +242,7 @@ mod tests {
         let lines = |end: &str| (0..3000).map(|n| format!("line {n}{end}")).collect::<Vec<_>>().concat();
         for end in ["\n", "\r\n"] {
             let text = lines(end);
-            let got = splice(&text, "line 1500\nline 1501\n", "new\n", Scope::Unique).unwrap();
+            let got = splice(&text, "line 1500\nline 1501\n", "new\n", Scope::Unique, LONGEST).unwrap();
             let expected = text.replace(&format!("line 1500{end}line 1501{end}"), &format!("new{end}"));
             assert_eq!(got.text, expected);
             assert_eq!(got.first_line, 1501);
@@ -242,7 +270,7 @@ mod tests {
             if old.is_empty() {
                 continue;
             }
-            let Ok(got) = splice(&file, &old, &new, Scope::All) else { continue };
+            let Ok(got) = splice(&file, &old, &new, Scope::All, LONGEST) else { continue };
             edits += 1;
             let plain = newlines(&file).replace(&*newlines(&old), &newlines(&new));
             assert_eq!(
