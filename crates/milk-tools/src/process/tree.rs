@@ -27,7 +27,9 @@ pub(super) fn signal_descendants(root: Pid, signal: Signal) -> usize {
 pub(super) fn kill_session(session: Pid) -> usize {
     let mut of_session = table();
     of_session.retain(|process| process.session == session.as_raw_pid());
-    of_session.iter().for_each(|process| send(process.pid, Signal::KILL));
+    for process in &of_session {
+        send(process.pid, Signal::KILL);
+    }
     of_session.len()
 }
 
