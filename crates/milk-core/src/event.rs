@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::ask::{AskOutcome, Question};
 use crate::content::ContentBlock;
 use crate::failure::Failure;
-use crate::id::{AgentName, MessageId, PromptId, QuestionId, ToolCallId};
+use crate::id::{AgentName, MessageId, PromptId, QuestionId, SessionId, ToolCallId};
 use crate::model::Usage;
+use crate::record::EntryNumber;
 use crate::tool::{FileChange, Location, ToolKind, ToolStatus};
 
 /// One event of one conversation.
@@ -51,6 +52,8 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
+    /// A piece of the stored history (contract: History replay).
+    Replayed(ReplayItem),
     /// A tool call appears.
     ToolCallStarted(ToolCallRow),
     /// A tool call changes.
@@ -83,6 +86,64 @@ pub enum EventKind {
     UsageChanged(ContextUsage),
     /// A prompt is answered: the last thing about it (R6).
     PromptEnded(PromptOutcome),
+}
+
+/// A piece of the stored history, as it is shown again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayItem {
+    /// Whose history it is.
+    pub session: SessionId,
+    /// Which entry it comes from; [`Replayed::Gap`] has that of the first entry that is left out.
+    pub entry: EntryNumber,
+    /// What it shows. Texts are cut to a bearable length.
+    pub what: Replayed,
+}
+
+/// What a piece of history shows. Ids are those under which it was live (R27).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Replayed {
+    /// The user's message.
+    User {
+        /// Its live id.
+        id: MessageId,
+        /// Its blocks.
+        content: Vec<ContentBlock>,
+    },
+    /// The agent's reasoning.
+    Thought {
+        /// Its live id.
+        id: MessageId,
+        /// Its text.
+        text: String,
+    },
+    /// The agent's text.
+    AgentText {
+        /// Its live id.
+        id: MessageId,
+        /// Its text.
+        text: String,
+    },
+    /// A tool call with its result.
+    ToolCall {
+        /// Its place among the calls of its entry, from 0.
+        ordinal: usize,
+        /// The row in its final state.
+        row: ToolCallRow,
+        /// What it gave; `None` where no result is stored.
+        output: Option<String>,
+    },
+    /// Entries that are left out.
+    Gap {
+        /// How many.
+        omitted: u64,
+    },
+    /// The line that says which history follows (contract: Resume-by-default; Switching never hides state). Never held back.
+    Announced {
+        /// Its own id.
+        id: MessageId,
+        /// The line.
+        text: String,
+    },
 }
 
 /// The foreground's state.

@@ -1,7 +1,7 @@
 //! The ports: what the engine needs from the world, as object-safe traits. Tests implement them by hand.
 
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::ask::{AskOutcome, Question};
@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::SessionId;
 use crate::model::{ModelError, ModelEvent, ModelInfo, ModelRequest};
-use crate::record::Record;
-use crate::session::SessionSummary;
+use crate::record::{Logged, Record};
+use crate::session::{HistoryWindow, SessionPage, SessionQuery, SessionSummary};
 use crate::settings::Provision;
 use crate::tool::{PreparedCall, ToolError, ToolKind, ToolSpec, Workspace};
 use crate::{BoxFuture, BoxStream, JsonObject};
@@ -88,23 +88,63 @@ pub trait Provisioner: Debug + Send + Sync {
     fn provision<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Result<Provision, Failure>>;
 }
 
-/// Every stored session.
+/// Every stored session. Ids and references may come from anywhere: what is not an id of a session is unknown.
 pub trait SessionStore: Debug + Send + Sync {
-    /// A new, empty session; on disk when this returns (R23).
-    fn create<'a>(
-        &'a self,
-        id: &'a SessionId,
-        cwd: &'a Path,
-    ) -> BoxFuture<'a, Result<Arc<dyn SessionLog>, StoreError>>;
+    /// A new, empty session, open for writing; on disk when this returns (R23). Where the disk refuses, it is held in memory
+    /// and written when the disk takes it again; until then its appends fail.
+    fn create<'a>(&'a self, session: NewSession<'a>) -> BoxFuture<'a, Result<Arc<dyn SessionLog>, StoreError>>;
 
-    /// Opens a stored session for writing, with what it holds.
+    /// Opens a stored session for writing. One process at a time has it open.
     fn open<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>>;
 
-    /// All sessions, or those of one directory (R21), last use first.
-    fn list<'a>(&'a self, cwd: Option<&'a Path>) -> BoxFuture<'a, Result<Vec<SessionSummary>, StoreError>>;
+    /// What is known about a session.
+    fn find<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<SessionSummary, StoreError>>;
 
-    /// Removes a session for good.
+    /// Sessions whose id begins like this, at most `limit`; last use first.
+    fn with_prefix<'a>(
+        &'a self,
+        prefix: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionSummary>, StoreError>>;
+
+    /// Sessions of a directory with exactly this name, last use first.
+    fn with_name<'a>(
+        &'a self,
+        cwd: &'a Path,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<SessionSummary>, StoreError>>;
+
+    /// A part of the list, last use first.
+    fn list<'a>(&'a self, query: &'a SessionQuery) -> BoxFuture<'a, Result<SessionPage, StoreError>>;
+
+    /// The first `head` and the last `tail` entries of a history. Costs what these cost, however long the history is.
+    fn window<'a>(
+        &'a self,
+        id: &'a SessionId,
+        head: usize,
+        tail: usize,
+    ) -> BoxFuture<'a, Result<HistoryWindow, StoreError>>;
+
+    /// Every record of a session, in order, one at a time.
+    fn read<'a>(
+        &'a self,
+        id: &'a SessionId,
+        visit: Box<dyn FnMut(Logged) + Send>,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Removes a session for good, with all that belongs to it. It must not be open elsewhere.
     fn delete<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<(), StoreError>>;
+}
+
+/// A session to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSession<'a> {
+    /// A fresh id.
+    pub id: &'a SessionId,
+    /// Its directory, absolute.
+    pub cwd: &'a Path,
+    /// Its name, if the user gave one.
+    pub name: Option<&'a str>,
 }
 
 /// A stored session that was opened.
@@ -112,15 +152,21 @@ pub trait SessionStore: Debug + Send + Sync {
 pub struct StoredSession {
     /// Where further records go.
     pub log: Arc<dyn SessionLog>,
-    /// Its directory.
-    pub cwd: PathBuf,
-    /// What it holds, in order.
-    pub records: Vec<Record>,
+    /// What is known about it.
+    pub summary: SessionSummary,
+    /// Its newest records in order, from the beginning of a turn on: what a model may be told, never the whole of a long
+    /// history.
+    pub recent: Vec<Logged>,
+    /// Turns before `recent`, slash commands among them.
+    pub earlier_turns: u64,
+    /// What was lost or is wrong, one line each, for the user.
+    pub troubles: Vec<String>,
 }
 
-/// One session's log, open for writing.
+/// One session's log, open for writing. Dropping it closes the session.
 pub trait SessionLog: Debug + Send + Sync {
-    /// Appends records in order. When it returns they are kept. An error never stops a conversation in memory.
+    /// Appends records in order. When it returns they outlive this process, and after the end of a turn they outlive a loss
+    /// of power. Records that could not be written are kept and written with the next ones.
     fn append<'a>(&'a self, records: &'a [Record]) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
@@ -184,4 +230,30 @@ pub trait TaskStore: Debug + Send + Sync {
 pub trait Clock: Debug + Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
+}
+
+/// Turns stored sessions into documents for people and programs.
+pub trait Exporter: Debug + Send + Sync {
+    /// Begins a document about this session.
+    fn begin(&self, format: ExportFormat, session: &SessionSummary) -> Box<dyn Transcript>;
+}
+
+/// A document in the making.
+pub trait Transcript: Send {
+    /// Takes the next record in. Records come in order.
+    fn push(&mut self, logged: Logged);
+
+    /// The whole document.
+    fn finish(self: Box<Self>) -> String;
+}
+
+/// The kinds of document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExportFormat {
+    /// Plain text for reading in a chat or a terminal.
+    Text,
+    /// JSON, for programs.
+    Json,
+    /// One page that needs nothing else.
+    Html,
 }

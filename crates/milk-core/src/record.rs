@@ -9,6 +9,23 @@ use crate::id::{AgentName, MessageId, ToolCallId, TurnId};
 use crate::model::{AssistantMessage, Usage};
 use crate::tool::{FileChange, Location, ToolKind, ToolStatus};
 
+/// A record with what the log adds to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logged {
+    /// When it was appended, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// Its place in the history, where it is a part of it.
+    pub entry: Option<EntryNumber>,
+    /// The record.
+    pub record: Record,
+}
+
+/// A place in a session's history, counted from 0 over its whole life: each prompt, each response of the model and each
+/// tool result has one (contract: Message identity). Slash commands and notices have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EntryNumber(pub u64);
+
 /// One record of a session's log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
@@ -17,8 +34,6 @@ pub enum Record {
     TurnStarted {
         /// Which.
         turn: TurnId,
-        /// Milliseconds since the Unix epoch.
-        at_ms: u64,
         /// What began it.
         origin: TurnOrigin,
         /// The user message's id on the wire.
@@ -82,13 +97,34 @@ pub enum Record {
     TurnEnded {
         /// Which.
         turn: TurnId,
-        /// Milliseconds since the Unix epoch.
-        at_ms: u64,
         /// Why.
         stop: StopReason,
         /// What failed.
         failure: Option<Failure>,
     },
+}
+
+impl Record {
+    /// The turn that it belongs to.
+    pub fn turn(&self) -> Option<TurnId> {
+        match self {
+            Self::TurnStarted { turn, .. }
+            | Self::Routed { turn, .. }
+            | Self::ModelSaid { turn, .. }
+            | Self::ToolEnded { turn, .. }
+            | Self::TurnEnded { turn, .. } => Some(*turn),
+            Self::Noted { turn, .. } => *turn,
+        }
+    }
+
+    /// Whether it has a place in the history.
+    pub fn is_entry(&self) -> bool {
+        match self {
+            Self::TurnStarted { work, .. } => *work == TurnWork::Prompt,
+            Self::ModelSaid { .. } | Self::ToolEnded { .. } => true,
+            Self::Routed { .. } | Self::Noted { .. } | Self::TurnEnded { .. } => false,
+        }
+    }
 }
 
 /// Who gave a response.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::id::SessionId;
+use crate::record::Logged;
 
 /// What is known about a session without reading its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,8 +18,12 @@ pub struct SessionSummary {
     pub name: Option<String>,
     /// First user text, one line, at most 61 characters; `None` before the first turn.
     pub first_prompt: Option<String>,
-    /// Turns so far.
+    /// Prompts that a model was to answer so far; slash commands do not count (R23).
     pub turns: u64,
+    /// Entries of its history so far (see [`EntryNumber`](crate::record::EntryNumber)).
+    pub entries: u64,
+    /// When it was made, in milliseconds since the Unix epoch.
+    pub created_ms: u64,
     /// Last use, in milliseconds since the Unix epoch.
     pub last_used_ms: u64,
 }
@@ -28,6 +33,53 @@ impl SessionSummary {
     pub fn title(&self) -> Option<&str> {
         self.name.as_deref().or(self.first_prompt.as_deref())
     }
+}
+
+/// Which stored sessions a list is to hold, and which part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only those of this directory, however it is spelled (R21); `None` for all.
+    pub cwd: Option<PathBuf>,
+    /// Which of them are worth a row.
+    pub worth: Worth,
+    /// How many to pass over.
+    pub offset: usize,
+    /// How many to give at most.
+    pub limit: usize,
+}
+
+/// Which sessions are worth a row (R23).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Worth {
+    /// Every one.
+    #[default]
+    Any,
+    /// Those with a turn or a name, and these, which are open.
+    Used {
+        /// Listed whatever they hold.
+        open: Vec<SessionId>,
+    },
+}
+
+/// A part of a list, last use first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionPage {
+    /// The rows.
+    pub sessions: Vec<SessionSummary>,
+    /// Whether there are more behind them.
+    pub more: bool,
+}
+
+/// The beginning and the end of a history.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistoryWindow {
+    /// The first entries, in order; all of them where nothing is left out. Results of the last call in it follow, so that
+    /// each call has its own.
+    pub head: Vec<Logged>,
+    /// How many entries are left out after the head.
+    pub omitted: u64,
+    /// The last entries, in order.
+    pub tail: Vec<Logged>,
 }
 
 /// Longest title cut from a prompt, in characters, before the ellipsis.

@@ -46,6 +46,8 @@ pub struct Settings {
     pub allowed_commands: Vec<String>,
     /// Whether reasoning is shown.
     pub thoughts: Thoughts,
+    /// Whether a new conversation goes on with the directory's newest session (contract: Resume-by-default).
+    pub resume: ResumeByDefault,
     /// Whether text leaves as it comes or a segment at a time (R9).
     pub delivery: TextDelivery,
 }
@@ -57,6 +59,15 @@ pub enum PermissionMode {
     Ask,
     /// The user has switched the questions off.
     SkipAll,
+}
+
+/// Whether a new conversation goes on with the directory's newest session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumeByDefault {
+    /// It does, where nothing speaks against it.
+    Adopt,
+    /// It begins empty.
+    Fresh,
 }
 
 /// Whether reasoning reaches the user.
