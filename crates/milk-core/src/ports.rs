@@ -1,7 +1,7 @@
 //! The ports: what the engine needs from the world, as object-safe traits. Tests implement them by hand.
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::ask::{AskOutcome, Question};
@@ -92,7 +92,10 @@ pub trait Provisioner: Debug + Send + Sync {
 pub trait SessionStore: Debug + Send + Sync {
     /// A new, empty session, open for writing; on disk when this returns (R23). Where the disk refuses, it is held in memory
     /// and written when the disk takes it again; until then its appends fail.
-    fn create<'a>(&'a self, session: NewSession<'a>) -> BoxFuture<'a, Result<Arc<dyn SessionLog>, StoreError>>;
+    fn create<'a>(
+        &'a self,
+        session: NewSession<'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn SessionLog>, StoreError>>;
 
     /// Opens a stored session for writing. One process at a time has it open.
     fn open<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>>;
@@ -230,6 +233,17 @@ pub trait TaskStore: Debug + Send + Sync {
 pub trait Clock: Debug + Send + Sync {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
+}
+
+/// Saves documents that the user asked for where the user said.
+pub trait Files: Debug + Send + Sync {
+    /// Writes a whole file. A relative path starts at `cwd`, a `~` at the user's home. Gives the path that it wrote.
+    fn save<'a>(
+        &'a self,
+        cwd: &'a Path,
+        path: &'a str,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<PathBuf, Failure>>;
 }
 
 /// Turns stored sessions into documents for people and programs.

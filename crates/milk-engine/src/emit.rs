@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use milk_core::event::{Event, EventKind, State};
-use milk_core::id::{MessageId, PromptId};
+use milk_core::event::{Event, EventKind, ReplayItem, Replayed, State};
+use milk_core::id::{MessageId, PromptId, SessionId};
 use milk_core::ports::EventSink;
+use milk_core::record::EntryNumber;
 
 use crate::ids::{IdMint, MessageKind};
 
@@ -43,6 +44,13 @@ impl Emitter {
         let id = self.ids.message(MessageKind::Notice);
         self.emit(EventKind::Notice { id: id.clone(), text: text.into() });
         id
+    }
+
+    /// Says which stored history follows.
+    pub(crate) fn announce(&self, session: &SessionId, text: String) {
+        let id = self.ids.message(MessageKind::Notice);
+        let what = Replayed::Announced { id, text };
+        self.emit(EventKind::Replayed(ReplayItem { session: session.clone(), entry: EntryNumber(0), what }));
     }
 
     /// Waits until the front end has room.

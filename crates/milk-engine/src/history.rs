@@ -1,20 +1,27 @@
-//! What a session remembers: a fold of its records into turns.
+//! What a conversation remembers of its session: a fold of the newest records into turns. Older turns stay in the log.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use milk_core::content::ContentBlock;
 use milk_core::event::StopReason;
 use milk_core::failure::Failure;
 use milk_core::id::{ToolCallId, TurnId};
-use milk_core::model::AssistantMessage;
-use milk_core::record::{Record, TurnWork};
+use milk_core::model::{AssistantMessage, ToolArguments};
+use milk_core::record::{Logged, Record, TurnWork};
 use milk_core::tool::ToolStatus;
 
-/// The turns of a session, oldest first.
+/// How much text of ended turns is kept in memory, in bytes: more than any model's context holds.
+const KEPT: usize = 4 * 1024 * 1024;
+
+/// The newest turns of a session, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    turns: Vec<TurnHistory>,
+    turns: VecDeque<TurnHistory>,
     calls: HashSet<ToolCallId>,
+    /// Text of the ended turns, in bytes.
+    bytes: usize,
+    /// Turns that are in the log alone.
+    earlier: u64,
 }
 
 /// One turn.
@@ -53,11 +60,15 @@ pub(crate) enum Ending {
 }
 
 impl History {
-    pub(crate) fn from_records(records: Vec<Record>) -> Self {
-        let mut history = Self::default();
-        for record in records {
-            history.apply(record);
+    /// The history that these newest records make, with `earlier` turns before them.
+    pub(crate) fn from_recent(recent: Vec<Logged>, earlier: u64) -> Self {
+        let mut history = Self { earlier, ..Self::default() };
+        for logged in recent {
+            history.apply(logged.record);
         }
+        // A turn that the process died in is as ended as it will ever be.
+        history.bytes = history.turns.iter().map(TurnHistory::bytes).sum();
+        history.forget_beyond(KEPT);
         history
     }
 
@@ -65,7 +76,7 @@ impl History {
     pub(crate) fn apply(&mut self, record: Record) {
         match record {
             Record::TurnStarted { turn, content, work, .. } => {
-                self.turns.push(TurnHistory {
+                self.turns.push_back(TurnHistory {
                     id: turn,
                     content,
                     work,
@@ -85,33 +96,130 @@ impl History {
                 }
             }
             Record::TurnEnded { turn, stop, failure, .. } => {
-                if let Some(newest) = self.turn_mut(turn) {
+                let ended = self.turn_mut(turn).map(|newest| {
                     newest.ending = Ending::Ended { stop, failure };
-                }
+                    newest.bytes()
+                });
+                self.bytes += ended.unwrap_or_default();
+                self.forget_beyond(KEPT);
             }
             Record::Routed { .. } | Record::Noted { .. } => {}
         }
     }
 
-    pub(crate) fn turns(&self) -> &[TurnHistory] {
-        &self.turns
+    /// Lets the oldest turns go until the rest fits; the newest stays, whatever its size.
+    fn forget_beyond(&mut self, limit: usize) {
+        while self.bytes > limit && self.turns.len() > 1 {
+            let Some(oldest) = self.turns.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+            self.earlier += 1;
+            for call in oldest.steps.iter().flat_map(|step| &step.said.tool_calls) {
+                self.calls.remove(&call.id);
+            }
+        }
+    }
+
+    pub(crate) fn turns(&self) -> impl DoubleEndedIterator<Item = &TurnHistory> {
+        self.turns.iter()
+    }
+
+    /// How many turns came before those that are remembered.
+    pub(crate) fn earlier_turns(&self) -> u64 {
+        self.earlier
     }
 
     /// The turn that began last; turn 0 before the first.
     pub(crate) fn newest_turn(&self) -> TurnId {
-        self.turns.last().map_or(TurnId(0), |turn| turn.id)
+        self.turns.back().map_or(TurnId(self.earlier), |turn| turn.id)
     }
 
     pub(crate) fn next_turn(&self) -> TurnId {
         TurnId(self.newest_turn().0 + 1)
     }
 
-    /// Every call id that the session has used.
-    pub(crate) fn calls(&self) -> &HashSet<ToolCallId> {
-        &self.calls
+    /// Every call id that the session has used; `None` where they are not all known.
+    pub(crate) fn calls(&self) -> Option<&HashSet<ToolCallId>> {
+        (self.earlier == 0).then_some(&self.calls)
     }
 
     fn turn_mut(&mut self, id: TurnId) -> Option<&mut TurnHistory> {
-        self.turns.last_mut().filter(|turn| turn.id == id)
+        self.turns.back_mut().filter(|turn| turn.id == id)
+    }
+}
+
+impl TurnHistory {
+    /// Its text, in bytes, roughly.
+    fn bytes(&self) -> usize {
+        let content: usize = self.content.iter().map(content_bytes).sum();
+        content + self.steps.iter().map(Step::bytes).sum::<usize>()
+    }
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        let said = &self.said;
+        let calls = said.tool_calls.iter().map(|call| call.name.len() + argument_bytes(&call.arguments));
+        let results = self.results.iter().map(|result| result.output.len());
+        said.text.len()
+            + said.thinking.as_ref().map_or(0, String::len)
+            + calls.sum::<usize>()
+            + results.sum::<usize>()
+    }
+}
+
+fn content_bytes(block: &ContentBlock) -> usize {
+    match block {
+        ContentBlock::Text { text } | ContentBlock::EmbeddedText { text, .. } => text.len(),
+        ContentBlock::EmbeddedBlob { data, .. } | ContentBlock::Image { data, .. } => data.len(),
+        ContentBlock::Link { uri, name, .. } => uri.len() + name.len(),
+        ContentBlock::Unknown { kind } => kind.len(),
+    }
+}
+
+/// The size of a call's arguments as text, in bytes.
+pub(crate) fn argument_bytes(arguments: &ToolArguments) -> usize {
+    match arguments {
+        ToolArguments::Object(object) => serde_json::to_string(object).map_or(0, |text| text.len()),
+        ToolArguments::Unparsable(raw) => raw.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use milk_core::record::TurnOrigin;
+
+    fn turn(id: u64, text: &str) -> [Record; 2] {
+        let started = Record::TurnStarted {
+            turn: TurnId(id),
+            origin: TurnOrigin::Client,
+            message: "m".into(),
+            content: vec![ContentBlock::text(text)],
+            work: TurnWork::Prompt,
+        };
+        let ended = Record::TurnEnded { turn: TurnId(id), stop: StopReason::EndTurn, failure: None };
+        [started, ended]
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_newest_turns_stay() {
+        let mut history = History::default();
+        let text = "x".repeat(KEPT / 4);
+        for id in 1..=20 {
+            turn(id, &text).into_iter().for_each(|record| history.apply(record));
+        }
+        let kept: Vec<u64> = history.turns().map(|turn| turn.id.0).collect();
+        assert_eq!(kept, [17, 18, 19, 20]);
+        assert_eq!(history.earlier_turns(), 16);
+        assert_eq!(history.next_turn(), TurnId(21));
+        assert!(history.calls().is_none(), "ids of forgotten calls are not known any more");
+        turn(21, &"y".repeat(KEPT * 2)).into_iter().for_each(|record| history.apply(record));
+        assert_eq!(history.turns().count(), 1, "the newest stays, whatever its size");
+    }
+
+    #[test]
+    fn turns_are_counted_on_from_the_log() {
+        let history = History::from_recent(Vec::new(), 7);
+        assert_eq!(history.next_turn(), TurnId(8));
     }
 }

@@ -5,6 +5,7 @@
 //! through the ports in [`Ports`].
 
 mod ask;
+mod bindings;
 mod bounded;
 pub mod command;
 mod context;
@@ -14,9 +15,13 @@ mod engine;
 mod history;
 mod ids;
 mod permission;
+mod reference;
+mod replay;
 mod system_prompt;
+mod text;
 mod turn;
 
 pub use conversation::Conversation;
-pub use engine::{Engine, OpenError, Ports};
+pub use engine::{Engine, OpenError, Opened, Origin, Ports, Start};
 pub use ids::next_prompt_id;
+pub use reference::ReferenceError;

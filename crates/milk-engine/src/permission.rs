@@ -9,6 +9,8 @@ use milk_core::ports::{CommandPolicy, Grant, Grants};
 use milk_core::settings::{PermissionMode, Settings};
 use milk_core::tool::Effect;
 
+use crate::text::one_line;
+
 /// The yes of this time (R28).
 pub(crate) const ALLOW: &str = "allow";
 /// The yes that is remembered for the directory (R28).
@@ -119,13 +121,4 @@ pub(crate) fn options(tool: &str, effect: &Effect) -> Vec<AnswerOption> {
 
 fn option(id: &str, label: String, kind: OptionKind) -> AnswerOption {
     AnswerOption { id: OptionId::from(id), label, kind }
-}
-
-/// The beginning of a text, for a label; the question's summary shows the whole.
-fn one_line(text: &str, limit: usize) -> String {
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if flat.chars().count() <= limit {
-        return flat;
-    }
-    flat.chars().take(limit).chain(['…']).collect()
 }

@@ -1,8 +1,16 @@
 //! The slash-command table: what is advertised, what `/help` lists and what runs are one list (contract: Slash commands).
 
-mod handlers;
+mod export;
+mod outcome;
+mod plain;
+mod sessions;
+
+use milk_core::BoxFuture;
 
 use crate::conversation::ConversationState;
+
+use outcome::Outcome;
+pub(crate) use outcome::conclude;
 
 /// One command.
 #[derive(Debug, Clone, Copy)]
@@ -13,19 +21,61 @@ pub struct CommandSpec {
     pub hint: Option<&'static str>,
     /// One line.
     pub help: &'static str,
-    run: fn(&mut ConversationState, &str) -> String,
+    run: Run,
 }
+
+/// What runs a command, given what follows its name.
+type Run = for<'a> fn(&'a mut ConversationState, &'a str) -> BoxFuture<'a, Outcome>;
 
 /// The commands, in the order in which they are advertised.
 const TABLE: &[CommandSpec] = &[
     CommandSpec {
+        name: "export",
+        hint: Some("[session <id|prefix>] [json|html <path>|<path>]"),
+        help: "print the session transcript (or another session's), or write it to a file",
+        run: export::export,
+    },
+    CommandSpec {
+        name: "sessions",
+        hint: Some("[all]"),
+        help: "list the stored sessions of this directory, or of all",
+        run: sessions::sessions,
+    },
+    CommandSpec {
+        name: "new",
+        hint: Some("[name]"),
+        help: "go on with a fresh session in this conversation; the present one stays stored",
+        run: sessions::new,
+    },
+    CommandSpec { name: "clear", hint: Some("[name]"), help: "the same as /new", run: sessions::new },
+    CommandSpec {
+        name: "resume",
+        hint: Some("<id|prefix|name>"),
+        help: "switch this conversation to a stored session; without an argument, list them",
+        run: sessions::resume,
+    },
+    CommandSpec {
+        name: "drop",
+        hint: Some("[id|prefix|name]"),
+        help: "delete this session and go on with a fresh one, or delete another session",
+        run: sessions::drop_session,
+    },
+    CommandSpec {
         name: "skip-permissions",
         hint: Some("[on|off]"),
         help: "approve every tool call without asking",
-        run: handlers::skip_permissions,
+        run: plain::skip_permissions,
     },
-    CommandSpec { name: "help", hint: None, help: "list the commands", run: handlers::help },
+    CommandSpec { name: "help", hint: None, help: "list the commands", run: plain::help },
 ];
+
+/// Commands that still run and are not advertised any more (contract: the `/list` alias).
+const DEPRECATED: &[CommandSpec] = &[CommandSpec {
+    name: "list",
+    hint: Some("[all]"),
+    help: "the old name of /sessions",
+    run: sessions::list,
+}];
 
 /// Every command that a client may be told of; each of them runs.
 pub fn advertised() -> &'static [CommandSpec] {
@@ -40,9 +90,9 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// Runs it and returns what it says: plain Markdown, never empty.
-    pub(crate) fn run(&self, state: &mut ConversationState) -> String {
-        (self.spec.run)(state, self.arguments)
+    /// Runs it up to what it comes to, which [`conclude`] shows.
+    pub(crate) async fn run(&self, state: &mut ConversationState) -> Outcome {
+        (self.spec.run)(state, self.arguments).await
     }
 }
 
@@ -54,7 +104,7 @@ pub(crate) fn find(text: &str) -> Option<Invocation<'_>> {
     let typed = typed.strip_prefix('/').unwrap_or(typed);
     let end = typed.find(char::is_whitespace).unwrap_or(typed.len());
     let (name, arguments) = typed.split_at(end);
-    let spec = TABLE.iter().find(|spec| spec.name == name)?;
+    let spec = TABLE.iter().chain(DEPRECATED).find(|spec| spec.name == name)?;
     Some(Invocation { spec, arguments: arguments.trim() })
 }
 
@@ -68,6 +118,7 @@ mod tests {
         assert_eq!(name("/help"), Some("help"));
         assert_eq!(name("//help"), Some("help"));
         assert_eq!(name("  /help\n"), Some("help"));
+        assert_eq!(name("/list all"), Some("list"));
         for other in [
             "/HELP",
             "///help",
@@ -91,14 +142,14 @@ mod tests {
 
     #[test]
     fn names_are_bare_and_unique_and_help_is_one_line() {
-        let mut names: Vec<&str> = TABLE.iter().map(|spec| spec.name).collect();
+        let all: Vec<&CommandSpec> = TABLE.iter().chain(DEPRECATED).collect();
         assert!(
-            TABLE
-                .iter()
+            all.iter()
                 .all(|spec| !spec.name.contains('/') && !spec.help.is_empty() && !spec.help.contains('\n'))
         );
+        let mut names: Vec<&str> = all.iter().map(|spec| spec.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), TABLE.len());
+        assert_eq!(names.len(), all.len());
     }
 }

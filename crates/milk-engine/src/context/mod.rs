@@ -6,11 +6,11 @@ mod shrink;
 
 use milk_core::content::ContentBlock;
 use milk_core::event::StopReason;
-use milk_core::model::{AssistantMessage, ChatMessage, ToolArguments, UserPart, Vision};
+use milk_core::model::{AssistantMessage, ChatMessage, UserPart, Vision};
 use milk_core::record::TurnWork;
 use milk_core::tool::ToolStatus;
 
-use crate::history::{Ending, History, Step, TurnHistory};
+use crate::history::{Ending, History, Step, TurnHistory, argument_bytes};
 
 /// What the model is told of a call that was never finished.
 pub(crate) const INTERRUPTED: &str =
@@ -18,6 +18,9 @@ pub(crate) const INTERRUPTED: &str =
 
 /// Stands for a prompt without a word in it: a server refuses an empty message.
 const EMPTY_PROMPT: &str = "[The user sent an empty message.]";
+
+/// Stands for the turns that are in the log alone.
+const EARLIER: &str = "[The conversation is long; its earlier turns are left out here.]";
 
 /// Longest name of a function that servers take, in characters.
 const NAME_LIMIT: usize = 64;
@@ -42,8 +45,10 @@ impl Context {
         let mut built = Builder::default();
         let mut earlier_parts = 0;
         let mut prompt = 0;
-        let turns: Vec<&TurnHistory> =
-            history.turns().iter().filter(|turn| turn.work == TurnWork::Prompt).collect();
+        let turns: Vec<&TurnHistory> = history.turns().filter(|turn| turn.work == TurnWork::Prompt).collect();
+        if history.earlier_turns() > 0 {
+            built.user(vec![UserPart::Text(EARLIER.to_owned())]);
+        }
         for (index, turn) in turns.iter().enumerate() {
             let newest = index + 1 == turns.len();
             if let (true, Some(ChatMessage::User(parts))) = (newest, built.messages.last()) {
@@ -259,12 +264,5 @@ fn message_bytes(message: &ChatMessage) -> usize {
             said.text.len() + calls.sum::<usize>()
         }
         ChatMessage::ToolResult { output, .. } => output.len(),
-    }
-}
-
-fn argument_bytes(arguments: &ToolArguments) -> usize {
-    match arguments {
-        ToolArguments::Object(object) => serde_json::to_string(object).map_or(0, |text| text.len()),
-        ToolArguments::Unparsable(raw) => raw.len(),
     }
 }

@@ -7,28 +7,26 @@ use futures_util::FutureExt;
 use milk_core::content::{ContentBlock, plain_text};
 use milk_core::event::{EventKind, State};
 use milk_core::id::{MessageId, TurnId};
-use milk_core::ports::EventSink;
 use milk_core::record::{Record, TurnOrigin, TurnWork};
 use milk_core::settings::{PermissionMode, Provision};
 use milk_core::tool::{ToolSpec, Workspace};
 use tokio_util::sync::CancellationToken;
 
-use super::queue::PromptQueue;
-use super::{Binding, QueuedPrompt, Shared};
+use super::queue::Work;
+use super::{Binding, Conversation, QueuedPrompt, Shared, rebind};
 use crate::command;
 use crate::emit::Emitter;
-use crate::engine::Ports;
-use crate::ids::{IdMint, MessageKind};
+use crate::engine::{Ports, World};
+use crate::ids::MessageKind;
 use crate::turn::{self, TurnEnd};
 
 /// Everything that a conversation knows. Owned by its task; nobody else sees it.
 pub(crate) struct ConversationState {
-    pub(crate) ports: Arc<Ports>,
+    conversation: Conversation,
     pub(crate) workspace: Workspace,
     pub(crate) provision: Provision,
     pub(crate) binding: Binding,
     pub(crate) emitter: Emitter,
-    queue: Arc<PromptQueue>,
     pub(crate) mode: PermissionMode,
     pub(crate) tool_specs: Arc<[ToolSpec]>,
     /// Lines that the user has not been told yet.
@@ -46,24 +44,22 @@ pub(crate) struct ConversationState {
 
 impl ConversationState {
     pub(super) fn new(
-        ports: Arc<Ports>,
+        conversation: Conversation,
         workspace: Workspace,
         mut provision: Provision,
-        binding: Binding,
-        queue: Arc<PromptQueue>,
-        sink: Arc<dyn EventSink>,
+        mut binding: Binding,
+        emitter: Emitter,
     ) -> Self {
-        let tool_specs = provision.tools.iter().map(|tool| tool.spec().clone()).collect();
-        let announcements = std::mem::take(&mut provision.announcements);
+        let mut announcements = std::mem::take(&mut provision.announcements);
+        announcements.append(&mut binding.troubles);
         Self {
-            ports,
+            conversation,
             workspace,
             mode: provision.settings.permissions,
+            tool_specs: specs(&provision),
             provision,
             binding,
-            queue,
-            emitter: Emitter::new(sink, Arc::new(IdMint::new())),
-            tool_specs,
+            emitter,
             announcements,
             announced_agent: None,
             told_of_log: false,
@@ -73,11 +69,40 @@ impl ConversationState {
         }
     }
 
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.world().ports
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        &self.conversation.shared.world
+    }
+
+    pub(super) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Works in another directory from here on, with its settings. What the user has switched stays.
+    pub(super) fn move_to(&mut self, workspace: Workspace, mut provision: Provision) {
+        self.workspace = workspace;
+        self.announcements.append(&mut provision.announcements);
+        self.tool_specs = specs(&provision);
+        self.provision = provision;
+    }
+
+    /// What was measured or told about one session says nothing about another.
+    pub(super) fn forget_measures(&mut self) {
+        self.told_of_log = false;
+        self.last_counted = None;
+        self.told_of_cut = false;
+    }
+
     /// The turn of the emitter's prompt is over. Said before the front end is told of it: a prompt that a client sends on hearing
     /// so, and a cancel right behind it, find no turn in their way (R12).
     pub(crate) fn prompt_is_over(&self, emitter: &Emitter) {
+        let shared = &self.conversation.shared;
+        shared.now().running = None;
         if let Some(prompt) = emitter.prompt() {
-            self.queue.finish(prompt);
+            shared.queue.finish(prompt);
         }
     }
 
@@ -113,13 +138,23 @@ impl ConversationState {
     }
 }
 
+fn specs(provision: &Provision) -> Arc<[ToolSpec]> {
+    provision.tools.iter().map(|tool| tool.spec().clone()).collect()
+}
+
 /// Runs the conversation until it is closed.
-pub(super) async fn run(shared: Arc<Shared>, mut state: ConversationState) {
+pub(super) async fn run(shared: Arc<Shared>, state: ConversationState) {
     let _ended = shared.ended.clone().drop_guard(); // whatever happens here, nobody waits for ever in `close`
-    while let Some(prompt) = shared.queue.next().await {
-        let id = prompt.id;
-        run_prompt(&mut state, prompt).await;
-        shared.queue.finish(id);
+    let mut state = state; // goes before the guard does: who has waited in `close` finds the session free
+    while let Some(work) = shared.queue.next().await {
+        match work {
+            Work::Prompt(prompt) => {
+                let id = prompt.id;
+                run_prompt(&mut state, prompt).await;
+                shared.queue.finish(id);
+            }
+            Work::Control(control) => rebind::meet(&mut state, control).await,
+        }
     }
 }
 
@@ -160,12 +195,12 @@ pub(crate) async fn begin(
     let Begun { message, content } = begun;
     let started = Record::TurnStarted {
         turn,
-        at_ms: state.ports.clock.now_ms(),
         origin: TurnOrigin::Client,
         message: message.clone(),
         content: content.clone(),
         work,
     };
+    state.conversation.shared.now().running = Some(turn);
     let trouble = state.keep(vec![started]).await;
     emitter.emit(EventKind::UserMessage { id: message, content });
     emitter.state(State::Running);
@@ -187,10 +222,6 @@ async fn run_command(
     if cancel.is_cancelled() {
         return turn::end(state, emitter, turn, message, TurnEnd::cancelled(None)).await;
     }
-    let output = command.run(state);
-    let id = emitter.ids().message(MessageKind::Agent);
-    let noted = Record::Noted { turn: Some(turn), message: id.clone(), text: output.clone() };
-    state.record(emitter, vec![noted]).await;
-    emitter.emit(EventKind::AgentText { id, text: output });
-    turn::end(state, emitter, turn, message, TurnEnd::command()).await;
+    let outcome = command.run(state).await;
+    command::conclude(state, emitter, turn, message, outcome).await;
 }

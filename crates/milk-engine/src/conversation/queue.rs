@@ -1,4 +1,4 @@
-//! The prompts of a conversation: one current, the others waiting in arrival order.
+//! The work of a conversation: one current prompt, others waiting in arrival order, and what is asked of it between turns.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,8 @@ use milk_core::content::ContentBlock;
 use milk_core::id::PromptId;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use super::control::Control;
 
 /// How many prompts may wait. Far more than any person types; a bound all the same.
 const WAITING_LIMIT: usize = 1_000;
@@ -39,7 +41,16 @@ struct State {
     /// submission, so that a cancel in the very next line ends a turn and not a wait (R12).
     current: Option<Current>,
     waiting: VecDeque<QueuedPrompt>,
+    /// Met before the next prompt is.
+    controls: VecDeque<Control>,
     closed: bool,
+}
+
+/// What a conversation's task does next.
+#[derive(Debug)]
+pub(super) enum Work {
+    Prompt(QueuedPrompt),
+    Control(Control),
 }
 
 #[derive(Debug)]
@@ -85,6 +96,23 @@ impl PromptQueue {
         state.waiting.drain(..).map(|prompt| prompt.id).collect()
     }
 
+    /// Hands a request over; it is dropped where the queue is closed.
+    pub(super) fn control(&self, control: Control) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.controls.push_back(control);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Cancels the current prompt's turn and leaves what waits.
+    pub(super) fn cancel_current(&self) {
+        if let Some(current) = &self.lock().current {
+            current.cancel.cancel();
+        }
+    }
+
     /// Cancels one prompt; `true` if it was waiting and is removed now.
     pub(super) fn cancel_one(&self, id: PromptId) -> bool {
         let mut state = self.lock();
@@ -99,20 +127,27 @@ impl PromptQueue {
 
     /// Takes no more prompts and cancels what is there; returns the prompts that will never run.
     pub(super) fn close(&self) -> Vec<PromptId> {
-        self.lock().closed = true;
+        {
+            let mut state = self.lock();
+            state.closed = true;
+            state.controls.clear(); // whoever waits for one learns that it will not be met
+        }
         let removed = self.cancel_all();
         self.changed.notify_one();
         removed
     }
 
-    /// The next prompt to run; `None` when the queue is closed and the current prompt has ended.
-    pub(super) async fn next(&self) -> Option<QueuedPrompt> {
+    /// What to do next; `None` when the queue is closed and the current prompt has ended.
+    pub(super) async fn next(&self) -> Option<Work> {
         loop {
             let changed = self.changed.notified();
             {
                 let mut state = self.lock();
+                if let Some(control) = state.controls.pop_front() {
+                    return Some(Work::Control(control));
+                }
                 if let Some(prompt) = state.current.as_mut().and_then(|current| current.prompt.take()) {
-                    return Some(prompt);
+                    return Some(Work::Prompt(prompt));
                 }
                 if state.closed {
                     return None;
@@ -143,6 +178,29 @@ mod tests {
         vec![ContentBlock::text("x")]
     }
 
+    async fn next_prompt(queue: &PromptQueue) -> QueuedPrompt {
+        match queue.next().await {
+            Some(Work::Prompt(prompt)) => prompt,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_control_comes_before_the_next_prompt_and_a_closed_queue_drops_it() {
+        let queue = PromptQueue::default();
+        let (done, met) = tokio::sync::oneshot::channel();
+        queue.submit(PromptId(1), text());
+        queue.control(Control::Abandon { session: "s".into(), done });
+        let Some(Work::Control(Control::Abandon { done, .. })) = queue.next().await else { panic!() };
+        done.send(()).unwrap();
+        met.await.unwrap();
+        assert_eq!(next_prompt(&queue).await.id, PromptId(1));
+        let (done, met) = tokio::sync::oneshot::channel();
+        queue.control(Control::Abandon { session: "s".into(), done });
+        queue.close();
+        assert!(met.await.is_err());
+    }
+
     #[tokio::test]
     async fn a_cancel_right_after_the_first_prompt_ends_its_turn() {
         let queue = PromptQueue::default();
@@ -150,11 +208,11 @@ mod tests {
         queue.submit(PromptId(2), text());
         assert_eq!(queue.cancel_all(), [PromptId(2)]);
         queue.submit(PromptId(3), text());
-        let first = queue.next().await.unwrap();
+        let first = next_prompt(&queue).await;
         assert_eq!(first.id, PromptId(1));
         assert!(first.cancel.is_cancelled());
         queue.finish(PromptId(1));
-        let third = queue.next().await.unwrap();
+        let third = next_prompt(&queue).await;
         assert_eq!(third.id, PromptId(3));
         assert!(!third.cancel.is_cancelled(), "a cancel never touches a later prompt");
     }
@@ -166,7 +224,7 @@ mod tests {
         queue.submit(PromptId(2), text());
         assert_eq!(queue.close(), [PromptId(2)]);
         assert_eq!(queue.submit(PromptId(3), text()), Submitted::Closed);
-        assert!(queue.next().await.unwrap().cancel.is_cancelled());
+        assert!(next_prompt(&queue).await.cancel.is_cancelled());
         queue.finish(PromptId(1));
         queue.finish(PromptId(1));
         assert!(queue.next().await.is_none());

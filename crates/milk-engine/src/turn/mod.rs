@@ -36,6 +36,11 @@ pub(crate) struct TurnEnd {
 }
 
 impl TurnEnd {
+    /// The record of it.
+    pub(crate) fn record(&self, turn: TurnId) -> Record {
+        Record::TurnEnded { turn, stop: self.stop, failure: self.failure.clone() }
+    }
+
     /// The end of a turn in which no model took part.
     pub(crate) fn command() -> Self {
         Self { stop: StopReason::EndTurn, failure: None, route: None }
@@ -153,9 +158,13 @@ pub(crate) async fn end(
     message: MessageId,
     ended: TurnEnd,
 ) {
+    state.record(emitter, vec![ended.record(turn)]).await;
+    tell_end(state, emitter, message, ended);
+}
+
+/// The same for a turn whose end is recorded already, or whose session is gone.
+pub(crate) fn tell_end(state: &ConversationState, emitter: &Emitter, message: MessageId, ended: TurnEnd) {
     let TurnEnd { stop, failure, route } = ended;
-    let at_ms = state.ports.clock.now_ms();
-    state.record(emitter, vec![Record::TurnEnded { turn, at_ms, stop, failure: failure.clone() }]).await;
     state.prompt_is_over(emitter);
     emitter.state(State::Idle { stop, failure: failure.clone(), route });
     emitter.emit(EventKind::PromptEnded(PromptOutcome::Ended { message, stop, failure }));

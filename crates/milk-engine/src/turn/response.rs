@@ -156,14 +156,14 @@ impl Turn<'_> {
             .binding
             .history
             .turns()
-            .last()
+            .next_back()
             .map(|turn| milk_core::content::plain_text(&turn.content));
         let mut parts = Vec::new();
-        if let (Some(memory), Some(prompt)) = (&self.state.ports.memory, &prompt) {
+        if let (Some(memory), Some(prompt)) = (&self.state.ports().memory, &prompt) {
             let facts = memory.recall(session, prompt).await;
             parts.extend(listing("Remembered facts that may matter:", &facts));
         }
-        if let Some(tasks) = &self.state.ports.tasks {
+        if let Some(tasks) = &self.state.ports().tasks {
             parts.extend(listing("Open tasks:", &tasks.open_tasks(session).await));
         }
         (!parts.is_empty()).then(|| parts.join("\n\n"))
@@ -317,7 +317,7 @@ impl Turn<'_> {
     fn nothing_said(&self, thought: bool, tries: u32) -> String {
         let what = if thought { "only reasoning, shown above, and no answer" } else { "no answer" };
         let tries = if tries == 1 { String::new() } else { format!(" ({tries} tries)") };
-        let turn = self.state.binding.history.turns().last();
+        let turn = self.state.binding.history.turns().next_back();
         let tools = turn.map_or(0, |turn| turn.steps.iter().map(|step| step.results.len()).sum::<usize>());
         let done = match tools {
             0 => "No tool was used.".to_owned(),
@@ -334,9 +334,11 @@ impl Turn<'_> {
     }
 
     fn name_calls(&self, calls: Vec<StreamedCall>) -> Vec<ToolCall> {
-        let mut seen = self.state.binding.history.calls().clone();
+        let known = self.state.binding.history.calls();
+        let usable = known.is_some(); // where not every id is known, none of the provider's can be trusted to be new
+        let mut seen = known.cloned().unwrap_or_default();
         let named = calls.into_iter().map(|call| {
-            let id = self.emitter.ids().call(call.id.as_deref(), &seen);
+            let id = self.emitter.ids().call(call.id.as_deref().filter(|_| usable), &seen);
             seen.insert(id.clone());
             // A row and a request need some name.
             let name = if call.name.trim().is_empty() { "unnamed".to_owned() } else { call.name };

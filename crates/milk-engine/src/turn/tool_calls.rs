@@ -117,7 +117,7 @@ impl Turn<'_> {
 
     async fn verdict(&self, tool: &str, effect: &Effect) -> Verdict {
         let state = &self.state;
-        let grants = state.ports.grants.grants(&state.workspace.root).await.unwrap_or_else(|error| {
+        let grants = state.ports().grants.grants(&state.workspace.root).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the grants of this directory cannot be read; milk asks instead");
             Grants::default()
         });
@@ -126,7 +126,7 @@ impl Turn<'_> {
             settings: &state.provision.settings,
             remembered: &state.binding.remembered,
             grants: &grants,
-            commands: &*state.ports.commands,
+            commands: &*state.ports().commands,
         };
         policy.verdict(tool, effect)
     }
@@ -151,7 +151,7 @@ impl Turn<'_> {
         let answer = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Err(Cut::Stopped),
-            answer = ask::race(self.emitter, &self.state.ports.ask_sources, question) => answer,
+            answer = ask::race(self.emitter, &self.state.ports().ask_sources, question) => answer,
         };
         if self.stop.is_cancelled() {
             return Err(Cut::Stopped); // an answer right behind the cancel is too late
@@ -184,7 +184,7 @@ impl Turn<'_> {
     async fn remember_for_good(&mut self, tool: &str, effect: &Effect) {
         let Some(grant) = permission::grant_for(tool, effect) else { return };
         self.state.binding.remembered.insert(permission::remembered_for(tool, effect));
-        if let Err(error) = self.state.ports.grants.remember(&self.state.workspace.root, &grant).await {
+        if let Err(error) = self.state.ports().grants.remember(&self.state.workspace.root, &grant).await {
             self.emitter.notice(format!(
                 "[milk] the permission could not be saved ({error}); it holds until this session is closed."
             ));

@@ -174,7 +174,6 @@ async fn names_of_calls_go_back_in_a_form_that_servers_take() {
 fn started(turn: u64, text: &str) -> Record {
     Record::TurnStarted {
         turn: TurnId(turn),
-        at_ms: 0,
         origin: TurnOrigin::Client,
         message: MessageId::from("msg-old-1"),
         content: vec![ContentBlock::text(text)],

@@ -163,7 +163,7 @@ impl Stage {
             }
             Act::LetAToolGo => self.gate.let_one_through(),
             Act::Room(has_room) => self.rig.screen.has_room(has_room),
-            Act::LogFails(fails) => self.rig.store.log.fails(fails),
+            Act::LogFails(fails) => self.rig.store.fails(fails),
             Act::Yield(times) => {
                 for _ in 0..times {
                     tokio::task::yield_now().await;

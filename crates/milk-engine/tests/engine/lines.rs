@@ -1,7 +1,9 @@
 //! One short line for everything that happened, so that a test's expectation reads like the screen.
 
 use milk_core::content::plain_text;
-use milk_core::event::{Event, EventKind, PromptOutcome, RowChange, RowStatus, State, StopReason};
+use milk_core::event::{
+    Event, EventKind, PromptOutcome, ReplayItem, Replayed, RowChange, RowStatus, State, StopReason,
+};
 use milk_core::failure::Failure;
 use milk_core::model::{ChatMessage, ModelRequest, ToolArguments, UserPart};
 use milk_core::record::Record;
@@ -21,6 +23,7 @@ pub(crate) fn event(event: &Event) -> String {
         EventKind::AgentText { text, .. } => format!("text: {text}"),
         EventKind::AgentThought { text, .. } => format!("thought: {text}"),
         EventKind::Notice { text, .. } => format!("notice: {text}"),
+        EventKind::Replayed(item) => replayed(item),
         EventKind::ToolCallStarted(row) => format!("row {}: {} {}", row.id, row.title, status(row.status)),
         EventKind::ToolCallChanged { id, change: RowChange::Running } => format!("row {id}: runs"),
         EventKind::ToolCallChanged { id, change: RowChange::Ended { status, output, .. } } => {
@@ -42,11 +45,27 @@ pub(crate) fn event(event: &Event) -> String {
     }
 }
 
+fn replayed(item: &ReplayItem) -> String {
+    let what = match &item.what {
+        Replayed::Announced { text, .. } => return format!("announced: {text}"),
+        Replayed::User { content, .. } => format!("user: {}", plain_text(content)),
+        Replayed::Thought { text, .. } => format!("thought: {text}"),
+        Replayed::AgentText { text, .. } => format!("text: {text}"),
+        Replayed::ToolCall { ordinal, row, output } => {
+            let output = output.as_deref().unwrap_or("(none)");
+            format!("call {ordinal}: {} {}: {output}", row.title, status(row.status))
+        }
+        Replayed::Gap { omitted } => format!("gap: {omitted}"),
+    };
+    format!("was {}: {what}", item.entry.0)
+}
+
 /// The line of anything that happened.
 pub(crate) fn seen(seen: &Seen) -> String {
     match seen {
         Seen::Event(shown) => event(shown),
-        Seen::Record(kept) => format!("  log {}", record(kept)),
+        Seen::Record(_, kept) => format!("  log {}", record(kept)),
+        Seen::Deleted(session) => format!("  session {session} is deleted"),
         Seen::QuestionTaken(_) => "  the question is taken".to_owned(),
         Seen::LogFailed => "  log fails".to_owned(),
         Seen::Tool { label, what, .. } => {

@@ -25,6 +25,8 @@ mod faults;
 mod interleavings;
 mod limits;
 mod permissions;
+mod rebinding;
+mod replay;
 mod threads;
 mod tool_calls;
 mod turns;

@@ -12,9 +12,11 @@ use milk_core::id::{OptionId, PromptId, SessionId};
 use milk_core::model::Vision;
 use milk_core::ports::{AskSource, Grant, MemoryStore, TaskStore, Tool};
 use milk_core::record::Record;
-use milk_core::settings::{Agents, PermissionMode, Provision, Settings, TextDelivery, Thoughts};
+use milk_core::settings::{
+    Agents, PermissionMode, Provision, ResumeByDefault, Settings, TextDelivery, Thoughts,
+};
 use milk_core::tool::Workspace;
-use milk_engine::{Conversation, Engine, OpenError, Ports, next_prompt_id};
+use milk_engine::{Conversation, Engine, OpenError, Ports, Start, next_prompt_id};
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
@@ -24,7 +26,7 @@ use crate::fakes::journal::{Journal, Seen};
 use crate::fakes::knowledge::{Knowledge, Ticks};
 use crate::fakes::model::{Exchange, HandModel, Requests};
 use crate::fakes::screen::Screen;
-use crate::fakes::store::FakeStore;
+use crate::fakes::store::{FakeDocuments, FakeStore};
 use crate::fakes::tool::FakeTool;
 use crate::{laws, lines};
 
@@ -75,6 +77,7 @@ pub(crate) fn settings() -> Settings {
         permissions: PermissionMode::Ask,
         allowed_commands: Vec::new(),
         thoughts: Thoughts::Shown,
+        resume: ResumeByDefault::Adopt,
         delivery: TextDelivery::Streamed,
     }
 }
@@ -85,6 +88,8 @@ pub(crate) struct Rig {
     pub(crate) screen: Arc<Screen>,
     pub(crate) agent: Arc<FakeAgent>,
     pub(crate) store: Arc<FakeStore>,
+    pub(crate) documents: Arc<FakeDocuments>,
+    pub(crate) engine: Engine,
     pub(crate) grants: Arc<FakeGrants>,
     pub(crate) knowledge: Option<Arc<Knowledge>>,
     pub(crate) journal: Journal,
@@ -121,11 +126,14 @@ impl Setup {
         let (sides, remote): (Vec<_>, Vec<_>) = (0..self.remote_sides).map(|_| RemoteSide::new()).unzip();
         let is_stored = self.stored.is_some();
         let store = Arc::new(FakeStore::new(journal.clone(), self.stored));
+        let documents = Arc::new(FakeDocuments::default());
         let grants = Arc::new(FakeGrants::with(self.grants));
         let knowledge = self.knowledge.map(Arc::new);
         let engine = Engine::new(Ports {
             provisioner: Arc::new(FakeProvisioner(self.provision_fails.map_or(Ok(provision), Err))),
             sessions: store.clone(),
+            exporter: documents.clone(),
+            files: documents.clone(),
             grants: grants.clone(),
             commands: Arc::new(EqualCommands),
             ask_sources: sides.into_iter().map(|side| Arc::new(side) as Arc<dyn AskSource>).collect(),
@@ -138,13 +146,15 @@ impl Setup {
         let conversation = if is_stored {
             engine.open_stored(&SessionId::from("stored"), workspace, screen.clone()).await?
         } else {
-            engine.open_new(workspace, screen.clone()).await?
+            engine.open(workspace, Start::Default, screen.clone()).await?.conversation
         };
         Ok(Rig {
             conversation,
             screen,
             agent,
             store,
+            documents,
+            engine,
             grants,
             knowledge,
             journal,

@@ -93,7 +93,7 @@ async fn hidden_thoughts_are_kept_and_not_shown() {
     assert_lines(&rig.work_of(prompt), &["text: openly"]);
     let entries = rig.journal.entries();
     let thinking = entries.iter().find_map(|seen| match seen {
-        Seen::Record(Record::ModelSaid { said, .. }) => said.thinking.clone(),
+        Seen::Record(_, Record::ModelSaid { said, .. }) => said.thinking.clone(),
         _ => None,
     });
     assert_eq!(thinking.as_deref(), Some("secretly"), "a provider may want it back");
@@ -174,8 +174,8 @@ async fn ids_are_the_users_for_the_answer_and_new_for_each_response() {
     let recorded: Vec<_> = entries
         .iter()
         .filter_map(|seen| match seen {
-            Seen::Record(Record::ModelSaid { message, thought, .. }) => Some((message, thought)),
-            Seen::Record(Record::TurnStarted { message, .. }) => Some((message, &None)),
+            Seen::Record(_, Record::ModelSaid { message, thought, .. }) => Some((message, thought)),
+            Seen::Record(_, Record::TurnStarted { message, .. }) => Some((message, &None)),
             _ => None,
         })
         .collect();
@@ -279,7 +279,7 @@ async fn a_front_end_that_never_has_room_does_not_hold_a_cancel() {
 async fn a_log_that_cannot_be_written_is_told_once_and_stops_nothing() {
     let mut rig = Setup::default().open().await;
     let notices = |rig: &Rig| rig.lines().iter().filter(|line| line.contains("cannot be saved")).count();
-    rig.store.log.fails(true);
+    rig.store.fails(true);
     assert_eq!(rig.text_turn("one", "first").await, StopReason::EndTurn);
     assert_eq!(rig.text_turn("two", "second").await, StopReason::EndTurn);
     assert_eq!(notices(&rig), 1);
@@ -287,14 +287,14 @@ async fn a_log_that_cannot_be_written_is_told_once_and_stops_nothing() {
         &rig.lines()[..3],
         &["user: one", "running", "notice: [milk] this session cannot be saved: the disk is full…"],
     );
-    rig.store.log.fails(false);
+    rig.store.fails(false);
     let sent = rig.next_prompt_works().await;
     assert_eq!(
         sent,
         ["user: one", "assistant: first", "user: two", "assistant: second", "user: and now?"],
         "the conversation goes on in memory"
     );
-    rig.store.log.fails(true);
+    rig.store.fails(true);
     rig.text_turn("three", "third").await;
     assert_eq!(notices(&rig), 2);
 }
@@ -304,7 +304,7 @@ async fn a_log_that_breaks_at_the_end_of_a_turn_is_told_before_idle() {
     let mut rig = Setup::default().open().await;
     let prompt = rig.submit("one");
     let exchange = rig.exchange().await;
-    rig.store.log.fails(true);
+    rig.store.fails(true);
     exchange.fail(ModelErrorKind::BadRequest);
     rig.ended(prompt).await;
     assert_lines(&rig.work_of(prompt), &["notice: [milk] this session cannot be saved: the disk is full…"]);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use milk_core::event::Event;
-use milk_core::id::QuestionId;
+use milk_core::id::{QuestionId, SessionId};
 use milk_core::record::Record;
 use tokio::sync::Notify;
 
@@ -14,8 +14,10 @@ pub(crate) enum Seen {
     Event(Event),
     /// The front end took this question from the screen by itself, to answer it or not.
     QuestionTaken(QuestionId),
-    /// The session's log kept this.
-    Record(Record),
+    /// This session's log kept this.
+    Record(SessionId, Record),
+    /// This session was deleted.
+    Deleted(SessionId),
     /// The session's log could not keep something.
     LogFailed,
     /// A tool did this.

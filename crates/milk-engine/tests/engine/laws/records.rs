@@ -1,10 +1,10 @@
-//! The log: turns follow one another, every call has one result, and what is shown as ended is kept already. A log that
+//! The logs: turns follow one another, every call has one result, and what is shown as ended is kept already. A log that
 //! failed on the way is not judged.
 
 use std::collections::HashMap;
 
 use milk_core::event::{EventKind, RowChange, State};
-use milk_core::id::{ToolCallId, TurnId};
+use milk_core::id::{SessionId, ToolCallId, TurnId};
 use milk_core::record::Record;
 
 use super::Broken;
@@ -23,11 +23,22 @@ pub(super) fn check(entries: &[Seen], broken: &mut Broken) {
     if entries.iter().any(|seen| matches!(seen, Seen::LogFailed)) {
         return;
     }
-    let mut log = Log::default();
+    let mut logs: HashMap<SessionId, Log> = HashMap::new();
+    // Another conversation may be at work too: what is shown is judged by the log that was written last.
+    let mut newest = None;
     for seen in entries {
         let fault = match seen {
-            Seen::Record(record) => log.kept(record),
-            Seen::Event(event) => log.shown(&event.kind),
+            Seen::Record(session, record) => {
+                newest = Some(session);
+                logs.entry(session.clone()).or_default().kept(record)
+            }
+            Seen::Event(event) => {
+                newest.and_then(|session| logs.get(session)).and_then(|log| log.shown(&event.kind))
+            }
+            Seen::Deleted(session) => {
+                logs.remove(session);
+                None
+            }
             Seen::LogFailed | Seen::Tool { .. } | Seen::QuestionTaken(_) => None,
         };
         broken.unless(fault.is_none(), || format!("{}: {:?}", fault.unwrap_or_default(), lines::seen(seen)));
@@ -71,7 +82,7 @@ impl Log {
     fn shown(&self, kind: &EventKind) -> Option<&'static str> {
         match kind {
             EventKind::ToolCallChanged { id, change: RowChange::Ended { .. } } => {
-                (self.calls.get(id) != Some(&true)).then_some("an end is in the log before it is shown")
+                (self.calls.get(id) == Some(&false)).then_some("an end is in the log before it is shown")
             }
             EventKind::State(State::Idle { .. }) => {
                 self.open.map(|_| "the turn's end is in the log before it is shown")
