@@ -4,7 +4,6 @@ use tokio::runtime::Handle;
 
 /// Runs `work` where it may wait, and gives what it gives.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // The work is kept outside of the task, so that a runtime which shuts down cannot lose it.
     match Handle::try_current() {
         Ok(runtime) => match runtime.spawn_blocking(work).await {
             Ok(done) => done,

@@ -92,16 +92,16 @@ struct RecordLine<'a> {
 }
 
 /// A record as a line, with its end. Texts of any length are in it.
-pub(super) fn encode(logged: &Logged) -> Vec<u8> {
-    let at = time::to_text(logged.at_ms);
-    let whole = RecordLine { at: &at, entry: logged.entry, record: &logged.record };
+pub(super) fn encode(at_ms: u64, entry: Option<EntryNumber>, record: &Record) -> Vec<u8> {
+    let at = time::to_text(at_ms);
+    let whole = RecordLine { at: &at, entry, record };
     let line = to_line(&whole);
     if !line.is_empty() {
         return line;
     }
     // Only a path that is not text stops a record from being JSON.
-    let record = with_readable_paths(logged.record.clone());
-    to_line(&RecordLine { at: &at, entry: logged.entry, record: &record })
+    let record = with_readable_paths(record.clone());
+    to_line(&RecordLine { at: &at, entry, record: &record })
 }
 
 /// Empty where the value cannot be JSON.
@@ -201,6 +201,22 @@ pub(super) enum Decoded {
 
 /// Takes a line apart. Large texts are fetched from `spills` as far as `allowance` goes.
 pub(super) fn decode(line: &[u8], spills: &Path, allowance: &mut Allowance) -> Decoded {
+    let Some(peek) = Peek::at(line) else { return Decoded::Broken };
+    if !KINDS.contains(&&*peek.record) {
+        return Decoded::Other;
+    }
+    if !peek.spilled.is_empty() {
+        return decode_spilled(line, spills, allowance);
+    }
+    match (peek.at_ms(), serde_json::from_slice(line)) {
+        (Some(at_ms), Ok(record)) => {
+            Decoded::Record(Box::new(Logged { at_ms, entry: peek.entry.map(EntryNumber), record }))
+        }
+        _ => Decoded::Broken,
+    }
+}
+
+fn decode_spilled(line: &[u8], spills: &Path, allowance: &mut Allowance) -> Decoded {
     let Ok(Value::Object(mut object)) = serde_json::from_slice::<Value>(line) else { return Decoded::Broken };
     let spilled = object.remove(SPILLED);
     let at = object.remove("at");
@@ -208,10 +224,6 @@ pub(super) fn decode(line: &[u8], spills: &Path, allowance: &mut Allowance) -> D
     let mut value = Value::Object(object);
     if let Some(spilled) = spilled {
         restore(&mut value, spilled, spills, allowance);
-    }
-    let Some(kind) = value.get("record").and_then(Value::as_str) else { return Decoded::Broken };
-    if !KINDS.contains(&kind) {
-        return Decoded::Other;
     }
     let at_ms = at.as_ref().and_then(Value::as_str).and_then(time::from_text);
     match (at_ms, Record::deserialize(value)) {
@@ -245,13 +257,17 @@ mod tests {
         }
     }
 
+    fn encode_all(logged: &Logged) -> Vec<u8> {
+        encode(logged.at_ms, logged.entry, &logged.record)
+    }
+
     fn read(line: &[u8]) -> Decoded {
         decode(line, Path::new("/none"), &mut Allowance::new(0))
     }
 
     #[test]
     fn a_line_is_what_a_person_expects() {
-        let line = encode(&prompt("hello\nthere"));
+        let line = encode_all(&prompt("hello\nthere"));
         assert_eq!(
             String::from_utf8(line.clone()).unwrap(),
             concat!(
@@ -279,7 +295,7 @@ mod tests {
     #[test]
     fn a_newer_milks_lines_are_passed_over_and_its_fields_too() {
         assert_eq!(read(br#"{"at":"2026-12-01T09:42:16.123Z","record":"dreamt","of":1}"#), Decoded::Other);
-        let line = encode(&prompt("x"));
+        let line = encode_all(&prompt("x"));
         let newer = String::from_utf8(line).unwrap().replace(r#""turn":3"#, r#""turn":3,"mood":{"a":[1]}"#);
         assert_eq!(read(newer.as_bytes()), Decoded::Record(Box::new(prompt("x"))));
     }
@@ -304,7 +320,7 @@ mod tests {
             locations: vec![Location { path: path.clone(), line: None }],
             changes: Vec::new(),
         };
-        let line = encode(&Logged { at_ms: 1, entry: None, record });
+        let line = encode(1, None, &record);
         assert!(matches!(read(&line), Decoded::Record(_)), "{}", String::from_utf8_lossy(&line));
         let header = Header::new(&"a".into(), &path, None, 1);
         assert_eq!(Header::read(&header.to_line()).unwrap().cwd(), path);

@@ -13,7 +13,7 @@ use super::history::ends_turn;
 use super::index::{Hold, Use};
 use super::look::Row;
 use super::source::Source;
-use super::writer::{Unsynced, Writer};
+use super::writer::Writer;
 
 /// What is written on the caller's thread, in bytes; more is written on a thread that may wait.
 const QUICK: usize = 256 * 1024;
@@ -52,9 +52,12 @@ impl Live {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let unsynced = self.writer().take_unsynced();
-        let synced = unsynced.as_ref().map_or(Ok(()), Unsynced::sync);
-        synced.map_err(|error| StoreError::Failed(self.writer().complaint(&error)))
+        let Some(unsynced) = self.writer().take_unsynced() else { return Ok(()) };
+        unsynced.sync().map_err(|error| {
+            let mut writer = self.writer();
+            writer.give_back(unsynced);
+            StoreError::Failed(writer.complaint(&error))
+        })
     }
 }
 

@@ -86,7 +86,7 @@ impl DiskSessions {
             if let Err(error) = checked {
                 tracing::debug!(%error, "the index of sessions could not be checked");
             }
-            tidy::prune_empty(&shared);
+            tidy::tidy_up(&shared);
         })
         .await;
     }
@@ -156,7 +156,7 @@ impl Shared {
         if names.log().exists() || names.old().is_some_and(|old| old.exists()) {
             return Err(StoreError::Failed(format!("there is a session {} already", session.id)));
         }
-        if let Err(error) = live.flush() {
+        if let Err(error) = self.index.changing(|| live.flush()) {
             tracing::debug!(%error, "a new session is kept in memory for now");
         }
         self.remember(&names, &live);
@@ -172,7 +172,7 @@ impl Shared {
         if let Some(live) = self.living(id) {
             return Ok(live.row().summary);
         }
-        let indexed = self.index.get(id)?;
+        let indexed = self.index.get(id).ok().flatten();
         if let Some(row) = &indexed
             && row.old_stamp.is_none()
             && std::fs::metadata(names.log()).is_ok_and(|found| found.is_file() && found.len() == row.size)
@@ -182,28 +182,28 @@ impl Shared {
         let looked = match look(names) {
             Err(StoreError::Unknown(id)) => {
                 if indexed.is_some() {
-                    self.index.remove(&id)?;
+                    not_vital(self.index.remove(&id));
                 }
                 return Err(StoreError::Unknown(id));
             }
             looked => looked?,
         };
         let is_log = matches!(looked.origin, Origin::Log(_));
-        match indexed {
-            Some(mut row) if is_log && row.old_stamp.is_none() && row.size <= looked.source.len() => {
-                let before = row.size;
-                catch_up(&mut row, &looked.source).map_err(|error| failed(&names.log(), &error))?;
-                self.index.renew(&row, before)?;
-                Ok(row.summary)
-            }
-            indexed => {
-                let (row, _) = look::row(names, &looked)?;
-                if indexed.is_none() {
-                    self.index.add(&row)?;
-                }
-                Ok(row.summary)
-            }
-        }
+        let Some(indexed) = indexed else {
+            let (row, _) = look::row(names, &looked)?;
+            not_vital(self.index.add(&row));
+            return Ok(row.summary);
+        };
+        let before = indexed.size;
+        let row = if is_log && indexed.old_stamp.is_none() && before <= looked.source.len() {
+            let mut row = indexed;
+            catch_up(&mut row, &looked.source).map_err(|error| failed(&names.log(), &error))?;
+            row
+        } else {
+            look::row(names, &looked)?.0
+        };
+        not_vital(self.index.renew(&row, before));
+        Ok(row.summary)
     }
 
     /// The history of a session as it is now.
@@ -212,6 +212,13 @@ impl Shared {
             return Ok(live.source());
         }
         look(names).map(|Looked { source, .. }| source)
+    }
+}
+
+/// The index is mended when it is next looked at.
+fn not_vital(written: Result<(), StoreError>) {
+    if let Err(error) = written {
+        tracing::debug!(%error, "the index of sessions is not up to date");
     }
 }
 
@@ -224,7 +231,7 @@ impl SessionStore for DiskSessions {
     }
 
     fn open<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<StoredSession, StoreError>> {
-        self.with(id, open::open)
+        self.with(id, |shared, names| open::open(shared, &names))
     }
 
     fn find<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<SessionSummary, StoreError>> {

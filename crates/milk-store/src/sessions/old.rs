@@ -53,7 +53,7 @@ pub(super) fn look(names: &Names) -> Result<Looked, StoreError> {
     let opened = open(names)?;
     let mut lines = opened.header.to_line();
     for logged in &opened.records {
-        lines.append(&mut encode(logged));
+        lines.append(&mut encode(logged.at_ms, logged.entry, &logged.record));
     }
     Ok(Looked {
         source: Source::of_lines(lines),
@@ -120,7 +120,7 @@ pub(super) fn convert(names: &Names) -> Result<Converted, StoreError> {
     }
     let mut log = opened.header.to_line();
     for logged in &opened.records {
-        let mut line = encode(logged);
+        let mut line = encode(logged.at_ms, logged.entry, &logged.record);
         if line.len() > SPILL_AT {
             let stem = logged.entry.map_or_else(|| "x".to_owned(), |entry| entry.0.to_string());
             line = shrink(&line, &names.spills(), &stem).map_err(failed)?.line;

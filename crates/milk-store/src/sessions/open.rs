@@ -40,10 +40,10 @@ pub(super) enum Access {
 }
 
 /// Opens a session for writing.
-pub(super) fn open(shared: &Arc<Shared>, names: Names) -> Result<StoredSession, StoreError> {
-    let opened = match lock(shared, &names) {
-        Err(StoreError::Unknown(_)) => open_old(shared, &names)?,
-        locked => open_log(shared, &names, locked?)?,
+pub(super) fn open(shared: &Arc<Shared>, names: &Names) -> Result<StoredSession, StoreError> {
+    let opened = match lock(shared, names) {
+        Err(StoreError::Unknown(_)) => open_old(shared, names)?,
+        locked => open_log(shared, names, locked?)?,
     };
     let Opened { writer, row, recent, mut troubles } = opened;
     if recent.broken > 0 {
@@ -60,7 +60,7 @@ pub(super) fn open(shared: &Arc<Shared>, names: Names) -> Result<StoredSession, 
         tracing::warn!("{trouble}");
     }
     let live = Arc::new(Live::new(writer));
-    shared.remember(&names, &live);
+    shared.remember(names, &live);
     shared.index.note(live.row(), Hold::Open, Use::None);
     // Others see at once who has it.
     shared.index.flush();

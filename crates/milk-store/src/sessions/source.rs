@@ -171,10 +171,15 @@ impl Lines<'_> {
     }
 
     fn fill(&mut self) -> io::Result<bool> {
-        let old = self.buffer.len();
-        self.buffer.resize(old + self.block, 0);
-        let count = self.source.read_at(&mut self.buffer[old..], self.read)?;
-        self.buffer.truncate(old + count);
+        let left = self.source.len().saturating_sub(self.read);
+        let mut block = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(self.block)];
+        let count = self.source.read_at(&mut block, self.read)?;
+        block.truncate(count);
+        if self.buffer.is_empty() {
+            self.buffer = block;
+        } else {
+            self.buffer.append(&mut block);
+        }
         self.read += u64::try_from(count).unwrap_or_default();
         self.block = LARGE_BLOCK.min(self.block * 2);
         Ok(count > 0)

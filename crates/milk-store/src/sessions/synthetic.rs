@@ -9,7 +9,7 @@ use milk_core::content::ContentBlock;
 use milk_core::event::StopReason;
 use milk_core::id::{SessionId, TurnId};
 use milk_core::model::{AssistantMessage, ToolArguments, ToolCall, Usage};
-use milk_core::record::{EntryNumber, Logged, Record, Speaker, TurnOrigin, TurnWork};
+use milk_core::record::{EntryNumber, Record, Speaker, TurnOrigin, TurnWork};
 use milk_core::tool::{ToolKind, ToolStatus};
 use milk_files::{Folder, MilkHome};
 
@@ -56,7 +56,7 @@ impl Synthetic<'_> {
                     entries += 1;
                     EntryNumber(entries - 1)
                 });
-                file.write_all(&encode(&Logged { at_ms, entry, record }))?;
+                file.write_all(&encode(at_ms, entry, &record))?;
             }
         }
         file.flush()

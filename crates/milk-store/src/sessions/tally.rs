@@ -1,10 +1,11 @@
 //! What a list says about a session, kept while its records go by.
 
+use std::io;
+
 use milk_core::content::{ContentBlock, plain_text};
-use milk_core::record::{Logged, Record, TurnWork};
+use milk_core::record::{EntryNumber, Record, TurnWork};
 use milk_core::session::title_from;
 use serde::Deserialize;
-use std::io;
 
 use super::line::Peek;
 use super::source::{Line, Source};
@@ -26,17 +27,17 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Takes a record in.
-    pub(super) fn note(&mut self, logged: &Logged) {
-        if let Some(entry) = logged.entry {
+    pub(super) fn note(&mut self, at_ms: u64, entry: Option<EntryNumber>, record: &Record) {
+        if let Some(entry) = entry {
             self.entries = self.entries.max(entry.0.saturating_add(1));
         }
-        match &logged.record {
+        match record {
             Record::TurnStarted { work: TurnWork::Prompt, content, .. } => {
                 self.turns += 1;
                 self.title(content);
-                self.used(logged.at_ms);
+                self.used(at_ms);
             }
-            Record::TurnStarted { .. } | Record::TurnEnded { .. } => self.used(logged.at_ms),
+            Record::TurnStarted { .. } | Record::TurnEnded { .. } => self.used(at_ms),
             _ => {}
         }
     }

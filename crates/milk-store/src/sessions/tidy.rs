@@ -1,20 +1,22 @@
 //! Removing sessions.
 
+use std::fs::DirEntry;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use milk_core::id::SessionId;
 use milk_core::ports::StoreError;
 use milk_core::session::SessionSummary;
 
-use super::Shared;
 use super::look::{failed, is_missing};
-use super::names::Names;
+use super::names::{Found, Names};
 use super::open::lock;
+use super::{Shared, not_vital};
 
 /// How long a session without turn and name is kept (R23).
-const EMPTY_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const EMPTY_FOR: Duration = Duration::from_hours(24);
 
 /// Which sessions are to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,13 @@ pub struct Pruned {
 
 /// Removes a session with all that belongs to it.
 pub(super) fn delete(shared: &Shared, names: &Names) -> Result<(), StoreError> {
+    shared.index.changing(|| delete_if(shared, names, None))
+}
+
+/// Removes a session, unless its log has another length than `expected`, in bytes.
+fn delete_if(shared: &Shared, names: &Names, expected: Option<u64>) -> Result<(), StoreError> {
     match shared.living(names.id()) {
+        Some(_) if expected.is_some() => return Err(StoreError::Failed("it is open".to_owned())),
         // Held under the lock: nothing is appended between the removal and its note.
         Some(live) => {
             let mut writer = live.writer();
@@ -49,7 +57,11 @@ pub(super) fn delete(shared: &Shared, names: &Names) -> Result<(), StoreError> {
         }
         None => match lock(shared, names) {
             // The lock is held until the file is gone.
-            Ok(_locked) => {
+            Ok(locked) => {
+                let len = locked.file.metadata().map_err(|error| failed(&names.log(), &error))?.len();
+                if expected.is_some_and(|expected| expected != len) {
+                    return Err(StoreError::Failed("it was used meanwhile".to_owned()));
+                }
                 remove_file(&names.log()).map_err(|error| failed(&names.log(), &error))?;
             }
             Err(StoreError::Unknown(id)) => {
@@ -123,24 +135,59 @@ fn is_empty(summary: &SessionSummary) -> bool {
 fn remove_unused(shared: &Arc<Shared>, listed: &SessionSummary) -> Result<(), StoreError> {
     let unknown = || StoreError::Unknown(listed.id.clone());
     let names = Names::of(&shared.folder, &listed.id).ok_or_else(unknown)?;
-    if shared.living(&listed.id).is_some() {
-        return Err(StoreError::Failed("it is open".to_owned()));
-    }
+    let len = std::fs::metadata(names.log()).map_or(0, |metadata| metadata.len());
     // The index may be behind.
     let summary = shared.find(&names)?;
     if summary.last_used_ms != listed.last_used_ms || summary.turns != listed.turns {
         return Err(StoreError::Failed("it was used meanwhile".to_owned()));
     }
-    delete(shared, &names)
+    shared.index.changing(|| delete_if(shared, &names, Some(len)))
 }
 
-/// Removes sessions that were made for nothing, once in a while.
-pub(super) fn prune_empty(shared: &Arc<Shared>) {
+/// Removes sessions that were made for nothing, and what kills left behind. To be done once in a while.
+pub(super) fn tidy_up(shared: &Arc<Shared>) {
     match prune(shared, Prune::Empty) {
         Ok(pruned) if !pruned.removed.is_empty() => {
             tracing::debug!(count = pruned.removed.len(), "empty sessions were removed");
         }
         Ok(_) => {}
         Err(error) => tracing::debug!(%error, "empty sessions were not looked for"),
+    }
+    let now = SystemTime::now();
+    milk_files::sweep(&shared.folder, EMPTY_FOR, now);
+    let Ok(entries) = std::fs::read_dir(&shared.folder) else { return };
+    for entry in entries.flatten() {
+        let found = entry.file_name().to_str().and_then(Found::from_name);
+        let Some(found) = found.filter(|_| is_older(&entry, now)) else { continue };
+        match found {
+            Found::Log(id) => remove_unborn(shared, &id),
+            Found::Spills(id) => remove_orphans(shared, &id),
+            Found::Old(_) => {}
+        }
+    }
+}
+
+/// Whether a file was last written more than a day ago.
+fn is_older(entry: &DirEntry, now: SystemTime) -> bool {
+    let written = entry.metadata().and_then(|metadata| metadata.modified());
+    written.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > EMPTY_FOR))
+}
+
+/// A log without a byte: milk was killed before it wrote the first line.
+fn remove_unborn(shared: &Shared, id: &SessionId) {
+    let Some(names) = Names::of(&shared.folder, id) else { return };
+    if shared.living(id).is_none()
+        && std::fs::metadata(names.log()).is_ok_and(|found| found.is_file() && found.len() == 0)
+    {
+        not_vital(delete_if(shared, &names, Some(0)));
+    }
+}
+
+/// Large texts of a session that is not there.
+fn remove_orphans(shared: &Shared, id: &SessionId) {
+    let Some(names) = Names::of(&shared.folder, id) else { return };
+    let belongs = names.log().exists() || names.old().is_some_and(|old| old.exists());
+    if !belongs && shared.living(id).is_none() {
+        remove_leftovers(&names);
     }
 }

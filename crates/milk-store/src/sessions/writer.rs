@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use milk_core::record::{EntryNumber, Logged, Record};
+use milk_core::record::{EntryNumber, Record};
 use serde_json::json;
 
 use super::history::is_use;
@@ -188,10 +188,9 @@ impl Writer {
     pub(super) fn stage(&mut self, records: &[Record], at_ms: u64) -> bool {
         for record in records {
             let entry = record.is_entry().then_some(EntryNumber(self.tally.entries));
-            let logged = Logged { at_ms, entry, record: record.clone() };
-            self.tally.note(&logged);
+            self.tally.note(at_ms, entry, record);
             let stem = entry.map_or_else(|| format!("t{at_ms}"), |entry| entry.0.to_string());
-            self.pending.push(Waiting { line: encode(&logged), stem });
+            self.pending.push(Waiting { line: encode(at_ms, entry, record), stem });
         }
         records.iter().any(is_use)
     }
@@ -304,6 +303,7 @@ impl Writer {
                 let file = reopen(&self.names.log())?;
                 lock(&file)?;
                 self.len = file.metadata()?.len();
+                self.row.old_stamp = None;
                 Ok(self.settle(file))
             }
             Place::ReadOnly(old) => {
@@ -347,10 +347,17 @@ impl Writer {
         if !files.is_empty() {
             folders.push(self.names.spills());
         }
-        if std::mem::take(&mut self.new_name) || !files.is_empty() {
+        let new_name = std::mem::take(&mut self.new_name);
+        if new_name || !files.is_empty() {
             folders.push(self.names.folder().to_owned());
         }
-        Some(Unsynced { file, files, folders })
+        Some(Unsynced { file, files, folders, new_name })
+    }
+
+    /// The disk did not do it: it is asked again the next time.
+    pub(super) fn give_back(&mut self, unsynced: Unsynced) {
+        self.new_files.extend(unsynced.files);
+        self.new_name |= unsynced.new_name;
     }
 }
 
@@ -409,6 +416,7 @@ pub(super) struct Unsynced {
     file: Arc<File>,
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
+    new_name: bool,
 }
 
 impl Unsynced {

@@ -35,20 +35,28 @@ pub(crate) const NOW: u64 = 1_796_118_136_123;
 /// A home of one test.
 #[derive(Debug)]
 pub(crate) struct Home {
-    dir: tempfile::TempDir,
+    root: PathBuf,
+    // Removed with the test that made it.
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        let dir = tempfile::tempdir().unwrap();
+        Self { root: dir.path().to_owned(), _dir: Some(dir) }
+    }
+
+    /// The home of the test that started this process.
+    pub(crate) fn at(root: PathBuf) -> Self {
+        Self { root, _dir: None }
     }
 
     pub(crate) fn milk(&self) -> MilkHome {
-        MilkHome::at(self.dir.path().join("home"))
+        MilkHome::at(self.root.join("home"))
     }
 
     pub(crate) fn root(&self) -> &Path {
-        self.dir.path()
+        &self.root
     }
 
     /// A store whose clock goes on by a millisecond with every look at it.
@@ -74,7 +82,7 @@ impl Home {
 
     /// A directory to work in.
     pub(crate) fn cwd(&self, name: &str) -> PathBuf {
-        let path = self.dir.path().join(name);
+        let path = self.root.join(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
@@ -158,8 +166,7 @@ pub(crate) async fn read(store: &DiskSessions, id: &str) -> Vec<Logged> {
     let found = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&found);
     store.read(&id.into(), Box::new(move |logged| into.lock().unwrap().push(logged))).await.unwrap();
-    let found = std::mem::take(&mut *found.lock().unwrap());
-    found
+    Arc::into_inner(found).unwrap().into_inner().unwrap()
 }
 
 pub(crate) fn records(logged: &[Logged]) -> Vec<Record> {

@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs::Metadata;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use milk_core::id::SessionId;
 use milk_core::ports::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::{Hold, Holder, Index, Open, Place, rows};
-use crate::sessions::look::{self, Origin, Row, catch_up, is_locked, look, stamp};
+use crate::sessions::look::{self, Origin, Row, catch_up, is_locked, is_missing, look, stamp};
 use crate::sessions::names::{Found, Names};
 use crate::sessions::source::{Source, open_regular};
 
@@ -66,49 +67,64 @@ impl Index {
 
     /// Makes every row anew.
     pub(in crate::sessions) fn rebuild(&self) -> Result<Rebuilt, StoreError> {
-        self.with_open(|open| {
-            let found: Vec<SessionId> = self.names_on_disk().into_iter().collect();
-            let mut rebuilt = Rebuilt::default();
-            let mut taken: Vec<(Row, Option<Holder>)> = Vec::new();
-            for id in found {
-                match self.inspect(&id) {
-                    Ok((row, holder, 0)) => taken.push((row, holder)),
-                    Ok((row, holder, broken)) => {
-                        taken.push((row, holder));
+        let found = self.names_on_disk().map_err(|error| look::failed(&self.folder, &error))?;
+        let mut rebuilt = Rebuilt::default();
+        let mut taken: Vec<(Row, Option<Holder>)> = Vec::new();
+        for id in found {
+            match self.inspect(&id) {
+                Ok((row, holder, broken)) => {
+                    taken.push((row, holder));
+                    if broken > 0 {
                         rebuilt.damaged.push((id, broken));
                     }
-                    Err(StoreError::Unknown(_)) => {}
-                    Err(error) => rebuilt.bad.push((id, error.to_string())),
                 }
+                Err(StoreError::Unknown(_)) => {}
+                Err(error) => rebuilt.bad.push((id, error.to_string())),
             }
-            rebuilt.damaged.sort();
-            rebuilt.bad.sort();
-            sort(&mut taken);
-            let transaction = open.connection.transaction()?;
-            let held = rows::held(&transaction)?;
-            rows::remove_all(&transaction)?;
-            for (row, holder) in &taken {
-                let known =
-                    held.iter().find(|(held, _)| held.summary.id == row.summary.id).map(|(_, holder)| holder);
-                rows::add(&transaction, row, holder.as_ref().map(|unknown| known.unwrap_or(unknown)))?;
+        }
+        rebuilt.sessions = u64::try_from(taken.len()).unwrap_or(u64::MAX);
+        rebuilt.damaged.sort();
+        rebuilt.bad.sort();
+        sort(&mut taken);
+        self.with_open(|open| self.replace_all(open, &taken))?;
+        Ok(rebuilt)
+    }
+
+    /// Replaces every row. Those of sessions that came meanwhile stay.
+    fn replace_all(&self, open: &mut Open, new: &[(Row, Option<Holder>)]) -> rusqlite::Result<()> {
+        let kept: HashSet<&SessionId> = new.iter().map(|(row, _)| &row.summary.id).collect();
+        let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for id in rows::ids(&transaction)? {
+            if !kept.contains(&id) && (!self.is_on_disk(&id) || self.notes().bad.contains_key(&id)) {
+                rows::remove(&transaction, &id)?;
             }
-            transaction.commit()?;
-            for note in self.notes().rows.values_mut() {
-                note.written = false;
-            }
-            self.write_notes(open)?;
-            rebuilt.sessions = u64::try_from(taken.len()).unwrap_or(u64::MAX);
-            Ok(rebuilt)
-        })
+        }
+        for (row, holder) in new {
+            let known = rows::holder(&transaction, &row.summary.id)?;
+            let holder = holder.as_ref().map(|unknown| known.as_ref().unwrap_or(unknown));
+            rows::add(&transaction, row, holder)?;
+            rows::put(&transaction, row, holder, rows::Used::Before)?;
+        }
+        transaction.commit()?;
+        for note in self.notes().rows.values_mut() {
+            note.written = false;
+        }
+        self.write_notes(open)
     }
 
     /// Takes in sessions that have no row, and drops rows that have no session.
     fn take_in_new(&self, open: &mut Open) -> rusqlite::Result<()> {
         let now = std::fs::metadata(&self.folder).and_then(|metadata| metadata.modified()).ok();
+        for (before, after) in std::mem::take(&mut self.notes().own_changes) {
+            if open.seen == Some(before) {
+                open.seen = Some(after);
+            }
+        }
         if now.is_some() && now == open.seen {
             return Ok(());
         }
-        let on_disk = self.names_on_disk();
+        // A folder that cannot be read tells nothing about what is gone.
+        let Ok(on_disk) = self.names_on_disk() else { return Ok(()) };
         let rows: HashSet<SessionId> = rows::ids(&open.connection)?.into_iter().collect();
         for id in rows.difference(&on_disk).filter(|id| !self.is_mine(id)) {
             // Made since the folder was read, perhaps.
@@ -124,8 +140,7 @@ impl Index {
             if found.is_empty() {
                 continue;
             }
-            let transaction =
-                open.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for (row, holder) in &found {
                 rows::add(&transaction, row, holder.as_ref())?;
             }
@@ -251,15 +266,17 @@ impl Index {
             .is_some_and(|names| names.log().exists() || names.old().is_some_and(|old| old.exists()))
     }
 
-    fn names_on_disk(&self) -> HashSet<SessionId> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return HashSet::new() };
+    fn names_on_disk(&self) -> io::Result<HashSet<SessionId>> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Err(error) if is_missing(&error) => return Ok(HashSet::new()),
+            entries => entries?,
+        };
         let names = entries.flatten().filter_map(|entry| Found::from_name(entry.file_name().to_str()?));
-        names
-            .filter_map(|found| match found {
-                Found::Log(id) | Found::Old(id) => Some(id),
-                Found::Spills(_) => None,
-            })
-            .collect()
+        let ids = names.filter_map(|found| match found {
+            Found::Log(id) | Found::Old(id) => Some(id),
+            Found::Spills(_) => None,
+        });
+        Ok(ids.collect())
     }
 }
 

@@ -1,6 +1,6 @@
-//! The index: what lists show, in one SQLite file beside the logs. Everything in it comes from the logs and can be made from
-//! them again, so whatever is wrong with it is mended and never told as an error. Where it cannot be kept on disk, it is kept
-//! in memory.
+//! The index: what lists show, in one database file beside the logs. Everything in it comes from the logs and can be made
+//! from them again, so whatever is wrong with it is mended and never told as an error. Where it cannot be kept on disk, it
+//! is kept in memory.
 
 mod heal;
 mod rows;
@@ -22,7 +22,7 @@ use rows::Used;
 
 /// The index's file.
 const FILE: &str = "index.db";
-/// What SQLite puts beside it.
+/// What the database engine puts beside it.
 const COMPANIONS: [&str; 2] = ["index.db-wal", "index.db-shm"];
 /// Held while a broken index is put away, so that no process puts another's new one away.
 const GUARD: &str = "index.lock";
@@ -30,6 +30,8 @@ const GUARD: &str = "index.lock";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an index stays in memory before the disk is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+/// Changes of the folder that are remembered until the next list.
+const OWN_CHANGES: usize = 10_000;
 /// How often one question is asked while the index is mended in between.
 const ATTEMPTS: usize = 4;
 
@@ -76,6 +78,8 @@ struct Notes {
     count: u64,
     /// Logs that cannot be read, as they were when that was told.
     bad: HashMap<SessionId, heal::Shape>,
+    /// The folder's times before and after changes of this store's own, which bring nothing unknown.
+    own_changes: Vec<(SystemTime, SystemTime)>,
 }
 
 #[derive(Debug, Clone)]
@@ -124,6 +128,21 @@ impl Index {
             Use::None => notes.rows.get(&id).and_then(|note| note.used),
         };
         notes.rows.insert(id, Note { row, used, hold, version, written: false });
+    }
+
+    /// Does something that adds a name of this store's to the folder, or removes one.
+    pub(super) fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
+        let time = || std::fs::metadata(&self.folder).and_then(|folder| folder.modified());
+        let before = time();
+        let done = change();
+        if let (Ok(before), Ok(after)) = (before, time()) {
+            let mut notes = self.notes();
+            // With a gap in them the folder is looked through again, which is never wrong.
+            if notes.own_changes.len() < OWN_CHANGES {
+                notes.own_changes.push((before, after));
+            }
+        }
+        done
     }
 
     /// Writes what was noted. What cannot be written now stays noted.
@@ -289,7 +308,7 @@ impl Index {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
             rusqlite::Error::SqliteFailure(code, Some(reason))
         };
-        // SQLite gives its other files the mode of this one.
+        // The engine gives its other files the mode of this one.
         match DirBuilder::new().recursive(true).mode(0o700).create(&self.folder) {
             Err(error) if !self.folder.is_dir() => return Err(refused(error.to_string())),
             _ => {}
@@ -320,6 +339,8 @@ impl Index {
             rows::make(&connection)?;
             connection.execute_batch("COMMIT")?;
         }
+        // One that cannot be written is of no use, and that shows only when it is written.
+        rows::try_writing(&connection)?;
         let (dev, ino) = self.identity().ok_or_else(|| refused("it was removed".to_owned()))?;
         Ok(Open { connection, place: Place::Disk(dev, ino), seen: None })
     }

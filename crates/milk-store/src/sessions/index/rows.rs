@@ -145,7 +145,7 @@ fn next_seq(connection: &Connection) -> Answer<i64> {
 pub(super) fn renew(connection: &Connection, row: &Row, before: u64) -> Answer<()> {
     let summary = &row.summary;
     connection.execute(
-        "UPDATE sessions SET first_prompt = ?2, turns = ?3, entries = ?4, last_used_ms = ?5, size = ?6
+        "UPDATE sessions SET first_prompt = ?2, turns = ?3, entries = ?4, last_used_ms = ?5, size = ?6, old_stamp = ?8
          WHERE id = ?1 AND size = ?7",
         params![
             summary.id.as_str(),
@@ -155,6 +155,7 @@ pub(super) fn renew(connection: &Connection, row: &Row, before: u64) -> Answer<(
             to_sql(summary.last_used_ms),
             to_sql(row.size),
             to_sql(before),
+            row.old_stamp,
         ],
     )?;
     Ok(())
@@ -171,11 +172,6 @@ pub(super) fn release(connection: &Connection, id: &SessionId, holder: &Holder) 
 
 pub(super) fn remove(connection: &Connection, id: &SessionId) -> Answer<()> {
     connection.execute("DELETE FROM sessions WHERE id = ?1", [id.as_str()])?;
-    Ok(())
-}
-
-pub(super) fn remove_all(connection: &Connection) -> Answer<()> {
-    connection.execute("DELETE FROM sessions", [])?;
     Ok(())
 }
 
@@ -203,7 +199,7 @@ pub(super) fn held(connection: &Connection) -> Answer<Vec<(Row, Holder)>> {
     rows.collect()
 }
 
-/// Every id, with whether its file is that of an older version of milk.
+/// Every id.
 pub(super) fn ids(connection: &Connection) -> Answer<Vec<SessionId>> {
     let mut statement = connection.prepare("SELECT id FROM sessions")?;
     let rows = statement.query_map([], |row| id_of(row.get_ref(0)?, 0))?;
@@ -344,6 +340,11 @@ fn from_sql(number: i64) -> u64 {
 
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Fails where nothing can be written.
+pub(super) fn try_writing(connection: &Connection) -> Answer<()> {
+    next_seq(connection).map(drop)
 }
 
 /// Whether the table can be read at all.
