@@ -97,12 +97,9 @@ impl DiskLog {
         }
         let (live, shared) = (Arc::clone(&self.live), Arc::clone(&self.shared));
         if records.iter().any(ends_turn) {
-            let synced = blocking(move || {
-                let synced = live.sync();
-                shared.index.flush();
-                synced
-            });
-            return written.and(synced.await);
+            // The index may be busy, and another process looks at the log itself.
+            in_background(move || shared.index.flush());
+            return written.and(blocking(move || live.sync()).await);
         }
         let sync = !self.live.sync_queued.swap(true, Ordering::AcqRel);
         if sync || used {

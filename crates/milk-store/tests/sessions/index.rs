@@ -25,7 +25,11 @@ async fn a_missing_or_broken_index_is_made_anew() {
     let home = Home::new();
     let listed = five(&home).await;
     let index = home.file("index.db");
-    let breakages: [(&str, &dyn Fn()); 6] = [
+    let run = |sql: &str| rusqlite::Connection::open(&index).unwrap().execute_batch(sql).unwrap();
+    let breakages: [(&str, &dyn Fn()); 9] = [
+        ("without its table", &|| run("DROP TABLE sessions")),
+        ("of another shape", &|| run("ALTER TABLE sessions DROP COLUMN first_prompt")),
+        ("of another version", &|| run("PRAGMA user_version = 77")),
         ("removed", &|| fs::remove_file(&index).unwrap()),
         ("garbage", &|| fs::write(&index, "garbage ".repeat(2000)).unwrap()),
         ("empty", &|| fs::write(&index, "").unwrap()),
@@ -68,6 +72,30 @@ async fn an_index_that_is_replaced_under_a_living_store_is_noticed() {
     let other = home.store();
     assert_eq!(other.find(&"mine".into()).await.unwrap().turns, 2);
     assert_eq!(ids(&other).await.len(), 6);
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_written_is_kept_in_memory() {
+    let home = Home::new();
+    let listed = five(&home).await;
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        let _ = fs::remove_file(home.file(name));
+    }
+    fs::create_dir(home.file("index.db")).unwrap();
+    let (store, other) = (home.store_at(NOW + 1000, 1), home.store_at(NOW + 2000, 1));
+    assert_eq!(all(&store).await, listed);
+    assert_eq!(all(&other).await, listed);
+    lived(&store, "new", &home.cwd("w"), 2).await;
+    let log = open(&store, "s1").await.log;
+    log.append(&whole_turn(2, "x")).await.unwrap();
+    assert_eq!(ids(&store).await, ["s1", "new", "s5", "s4", "s3", "s2"]);
+    assert_eq!(all(&other).await, all(&store).await, "each looks at the logs itself");
+    store.delete(&"new".into()).await.unwrap();
+    assert_eq!(ids(&other).await, ["s1", "s5", "s4", "s3", "s2"]);
+    assert_eq!(
+        other.open(&"s1".into()).await.unwrap_err().to_string().matches("open in another process").count(),
+        1
+    );
 }
 
 #[tokio::test]

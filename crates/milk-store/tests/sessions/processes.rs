@@ -79,7 +79,7 @@ async fn child_that_appends() {
 async fn a_kill_loses_nothing_that_was_acknowledged() {
     let home = Home::new();
     let mut acknowledged = 0;
-    for round in 0..12_u64 {
+    for round in 0..25_u64 {
         let (mut child, mut lines) = start("processes::child_that_appends", home.root(), "s");
         // The moment of the kill: after so many acknowledgements, in the middle of whatever comes next.
         for _ in 0..=(round * 7 % 23) {
@@ -163,6 +163,39 @@ async fn two_processes_lose_nothing_of_each_other() {
             assert_eq!((summary.turns, summary.entries), (2, 4), "{}", summary.id);
         }
     }
+}
+
+#[tokio::test]
+#[ignore = "run by processes_that_start_at_once_share_one_new_home"]
+async fn child_that_begins() {
+    let (home, me) = job();
+    let store = home.store();
+    tell("ready");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    lived(&store, &me, &home.cwd("w"), 1).await;
+    assert!(ids(&store).await.contains(&me));
+    tell("done");
+}
+
+#[tokio::test]
+async fn processes_that_start_at_once_share_one_new_home() {
+    let home = Home::new();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut children = names.map(|me| start("processes::child_that_begins", home.root(), me));
+    for (_, lines) in &mut children {
+        assert_eq!(told(lines).as_deref(), Some("ready"));
+    }
+    for (child, _) in &mut children {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    }
+    for (child, lines) in &mut children {
+        assert_eq!(told(lines).as_deref(), Some("done"));
+        assert!(child.wait().unwrap().success());
+    }
+    let mut found = ids(&home.store()).await;
+    found.sort();
+    assert_eq!(found, names);
 }
 
 #[tokio::test]

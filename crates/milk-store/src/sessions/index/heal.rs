@@ -9,7 +9,7 @@ use milk_core::id::SessionId;
 use milk_core::ports::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Hold, Holder, Index, Open, Place, rows};
+use super::{Checked, Hold, Holder, Index, Open, Place, rows};
 use crate::sessions::look::{self, Origin, Row, catch_up, is_locked, is_missing, look, stamp};
 use crate::sessions::names::{Found, Names};
 use crate::sessions::source::{Source, open_regular};
@@ -52,6 +52,11 @@ impl Index {
         match open.place {
             // Nobody else writes to it: every row may be old.
             Place::Memory(_) => self.check_after(open, "", usize::MAX).map(drop),
+            Place::Disk(..) if open.checked == Checked::Needed => {
+                self.check_after(open, "", usize::MAX)?;
+                open.checked = Checked::Enough;
+                self.refresh_held(open)
+            }
             Place::Disk(..) => self.refresh_held(open),
         }
     }
@@ -86,16 +91,22 @@ impl Index {
         rebuilt.damaged.sort();
         rebuilt.bad.sort();
         sort(&mut taken);
-        self.with_open(|open| self.replace_all(open, &taken))?;
+        let bad: HashSet<&SessionId> = rebuilt.bad.iter().map(|(id, _)| id).collect();
+        self.with_open(|open| self.replace_all(open, &taken, &bad))?;
         Ok(rebuilt)
     }
 
     /// Replaces every row. Those of sessions that came meanwhile stay.
-    fn replace_all(&self, open: &mut Open, new: &[(Row, Option<Holder>)]) -> rusqlite::Result<()> {
+    fn replace_all(
+        &self,
+        open: &mut Open,
+        new: &[(Row, Option<Holder>)],
+        bad: &HashSet<&SessionId>,
+    ) -> rusqlite::Result<()> {
         let kept: HashSet<&SessionId> = new.iter().map(|(row, _)| &row.summary.id).collect();
         let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for id in rows::ids(&transaction)? {
-            if !kept.contains(&id) && (!self.is_on_disk(&id) || self.notes().bad.contains_key(&id)) {
+            if !kept.contains(&id) && (bad.contains(&id) || !self.is_on_disk(&id)) {
                 rows::remove(&transaction, &id)?;
             }
         }

@@ -30,6 +30,9 @@ const GUARD: &str = "index.lock";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an index stays in memory before the disk is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+/// How often a new file is asked to let several processes work at once, and the pause between.
+const WAL_ATTEMPTS: u32 = 50;
+const WAL_PAUSE: Duration = Duration::from_millis(10);
 /// Changes of the folder that are remembered until the next list.
 const OWN_CHANGES: usize = 10_000;
 /// How often one question is asked while the index is mended in between.
@@ -60,6 +63,16 @@ struct Open {
     place: Place,
     /// The folder's time at which every name in it was known.
     seen: Option<SystemTime>,
+    checked: Checked,
+}
+
+/// Whether every row was checked against its log since the index was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    /// Sessions were used meanwhile whose rows are only known to another index.
+    Needed,
+    /// It can wait for [`Index::audit`].
+    Enough,
 }
 
 #[derive(Debug)]
@@ -270,7 +283,8 @@ impl Index {
             Some(Place::Memory(since)) => since.elapsed() > RETRY,
         };
         if stale {
-            let new = match self.on_disk() {
+            let was_elsewhere = state.is_some();
+            let mut new = match self.on_disk() {
                 Ok(open) => open,
                 Err(error) if remedy(&error) == Remedy::MakeAnew && self.put_away() => {
                     tracing::warn!(%error, "the index of sessions is made anew from their logs");
@@ -279,14 +293,17 @@ impl Index {
                 Err(error) => {
                     tracing::debug!(%error, "the index of sessions is kept in memory");
                     match state.take() {
-                        Some(Open { place: Place::Memory(_), connection, seen }) => {
-                            Open { place: Place::Memory(Instant::now()), connection, seen }
+                        Some(open) if matches!(open.place, Place::Memory(_)) => {
+                            Open { place: Place::Memory(Instant::now()), ..open }
                         }
                         _ => self.in_memory()?,
                     }
                 }
             };
             if matches!(new.place, Place::Disk(..)) {
+                if was_elsewhere {
+                    new.checked = Checked::Needed;
+                }
                 // Another index knows nothing of what was written to the last one.
                 for note in self.notes().rows.values_mut() {
                     note.written = false;
@@ -327,7 +344,7 @@ impl Index {
         let connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(PATIENCE)?;
         let shape: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+        use_wal(&connection)?;
         connection.pragma_update(None, "synchronous", "normal")?;
         if shape != rows::SHAPE {
             let tables: i64 =
@@ -342,7 +359,7 @@ impl Index {
         // One that cannot be written is of no use, and that shows only when it is written.
         rows::try_writing(&connection)?;
         let (dev, ino) = self.identity().ok_or_else(|| refused("it was removed".to_owned()))?;
-        Ok(Open { connection, place: Place::Disk(dev, ino), seen: None })
+        Ok(Open { connection, place: Place::Disk(dev, ino), seen: None, checked: Checked::Enough })
     }
 
     fn in_memory(&self) -> rusqlite::Result<Open> {
@@ -351,7 +368,8 @@ impl Index {
         for note in self.notes().rows.values_mut() {
             note.written = false;
         }
-        Ok(Open { connection, place: Place::Memory(Instant::now()), seen: None })
+        let place = Place::Memory(Instant::now());
+        Ok(Open { connection, place, seen: None, checked: Checked::Enough })
     }
 
     /// Removes an index that cannot be used. `false` where that cannot be done.
@@ -457,6 +475,21 @@ fn remedy(error: &rusqlite::Error) -> Remedy {
         | rusqlite::Error::QueryReturnedNoRows
         | rusqlite::Error::SqlInputError { .. } => Remedy::MakeAnew,
         _ => Remedy::None,
+    }
+}
+
+/// Lets readers and one writer work at the same time. Processes that do this to a new file at the same moment are told
+/// that it is busy without being made to wait.
+fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let mut attempt = 0;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(error) if is_busy(&error) && attempt < WAL_ATTEMPTS => {
+                attempt += 1;
+                std::thread::sleep(WAL_PAUSE);
+            }
+            done => return done,
+        }
     }
 }
 
