@@ -1,6 +1,6 @@
 //! Looking at a session's files without opening it: nothing is written, and nothing is waited for.
 
-use std::fs::{File, Metadata, TryLockError};
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -147,17 +147,10 @@ pub(super) fn catch_up(row: &mut Row, source: &Source) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether somebody has a log open for writing.
-pub(super) fn is_locked(file: &File) -> bool {
-    match file.try_lock_shared() {
-        Ok(()) => {
-            // Given back with the handle at the latest.
-            let _ = file.unlock();
-            false
-        }
-        Err(TryLockError::WouldBlock) => true,
-        Err(TryLockError::Error(_)) => false,
-    }
+/// Whether a row is that of a file of an older version of milk which is as it was.
+pub(super) fn is_unchanged_old(names: &Names, row: &Row) -> bool {
+    let found = names.old().and_then(|path| std::fs::metadata(path).ok()).map(|found| stamp(&found));
+    row.old_stamp.is_some() && found == row.old_stamp && !names.log().exists()
 }
 
 /// When a file was last written, in nanoseconds since the Unix epoch.

@@ -11,7 +11,8 @@ use milk_files::{FileError, read_bounded, replace_private};
 use serde::Deserialize;
 
 use super::line::{Header, encode};
-use super::look::{Looked, Origin, is_locked, stamp};
+use super::lock::{self, Lock};
+use super::look::{Looked, Origin, stamp};
 use super::names::Names;
 use super::old_turns::{OldTurn, to_records};
 use super::source::Source;
@@ -111,7 +112,7 @@ pub(super) fn convert(names: &Names) -> Result<Converted, StoreError> {
     let failed = |error: io::Error| super::look::failed(&path, &error);
     let opened = open(names)?;
     let guard = File::open(&path).map_err(failed)?;
-    if is_locked(&guard) || guard.try_lock().is_err() {
+    if lock::take(&guard).map_err(failed)? == Lock::Theirs {
         return Ok(Converted::Busy);
     }
     // Another process may have done it between the reading and the lock.

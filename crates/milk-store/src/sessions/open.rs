@@ -1,6 +1,6 @@
 //! Opening a stored session for writing: the lock, and a look at the log's end, where a crash leaves its marks.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use super::Shared;
 use super::history::{Recent, recent};
 use super::index::{Hold, Use};
 use super::line::{FORMAT, Peek};
+use super::lock::{self, Lock};
 use super::log::{DiskLog, Live};
 use super::look::{self, Looked, Row, catch_up, failed, is_missing};
 use super::names::Names;
@@ -41,7 +42,7 @@ pub(super) enum Access {
 
 /// Opens a session for writing.
 pub(super) fn open(shared: &Arc<Shared>, names: &Names) -> Result<StoredSession, StoreError> {
-    let opened = match lock(shared, names) {
+    let opened = match lock_log(shared, names) {
         Err(StoreError::Unknown(_)) => open_old(shared, names)?,
         locked => open_log(shared, names, locked?)?,
     };
@@ -137,7 +138,7 @@ fn row(shared: &Shared, names: &Names, looked: &Looked, entries: Option<u64>) ->
 /// Opens a session of an older version of milk. Where it cannot become a log now, it becomes one later.
 fn open_old(shared: &Arc<Shared>, names: &Names) -> Result<Opened, StoreError> {
     let refused = match convert(names) {
-        Ok(Converted::Done) => return open_log(shared, names, lock(shared, names)?),
+        Ok(Converted::Done) => return open_log(shared, names, lock_log(shared, names)?),
         Ok(Converted::Busy) => return Err(locked(shared, names)),
         Err(StoreError::Unknown(id)) => return Err(StoreError::Unknown(id)),
         Err(refused) => refused,
@@ -152,7 +153,7 @@ fn open_old(shared: &Arc<Shared>, names: &Names) -> Result<Opened, StoreError> {
 }
 
 /// Opens a log and locks it.
-pub(super) fn lock(shared: &Shared, names: &Names) -> Result<Locked, StoreError> {
+pub(super) fn lock_log(shared: &Shared, names: &Names) -> Result<Locked, StoreError> {
     let path = names.log();
     let unknown = || StoreError::Unknown(names.id().clone());
     for attempt in 0..LOCK_ATTEMPTS {
@@ -164,10 +165,10 @@ pub(super) fn lock(shared: &Shared, names: &Names) -> Result<Locked, StoreError>
             Err(error) if is_missing(&error) => return Err(unknown()),
             Err(error) => return Err(failed(&path, &error)),
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => continue,
-            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+        match lock::take(&file) {
+            Ok(Lock::Ours) => {}
+            Ok(Lock::Theirs) => continue,
+            Err(error) => return Err(failed(&path, &error)),
         }
         // It may have been deleted, and perhaps replaced, between the opening and the lock.
         match (std::fs::metadata(&path), file.metadata()) {
@@ -208,7 +209,7 @@ fn open_either(path: &std::path::Path) -> io::Result<(File, Access)> {
     }
 }
 
-/// Where a log's last whole record ends, and what is behind it.
+/// Where a log's last whole line ends, and what is behind it. Whole lines are left alone, whatever they are.
 struct Sound {
     end: u64,
     after: After,
@@ -223,27 +224,18 @@ enum After {
 }
 
 fn sound_end(source: &Source) -> io::Result<Sound> {
-    let mut lines = source.lines_back()?;
-    let whole_lines = lines.position();
-    let unfinished = source.len() - whole_lines;
-    let mut end = whole_lines;
-    while let Some(line) = lines.next()? {
-        if line.text.as_deref().is_some_and(|text| Peek::at(text).is_some()) {
-            break;
-        }
-        end = line.start;
+    let end = source.lines_back()?.position();
+    let unfinished = source.len() - end;
+    if unfinished == 0 {
+        return Ok(Sound { end, after: After::Nothing });
     }
-    let after = match source.len() - end {
-        0 => After::Nothing,
-        bytes => After::Broken(bytes),
-    };
-    if end == whole_lines && unfinished > 0 && unfinished <= u64::try_from(LINE_LIMIT).unwrap_or_default() {
+    if unfinished <= u64::try_from(LINE_LIMIT).unwrap_or_default() {
         let mut rest = vec![0; usize::try_from(unfinished).unwrap_or_default()];
-        let read = source.read_at(&mut rest, whole_lines)?;
+        let read = source.read_at(&mut rest, end)?;
         rest.truncate(read);
         if Peek::at(&rest).is_some() {
             return Ok(Sound { end, after: After::Whole(rest) });
         }
     }
-    Ok(Sound { end, after })
+    Ok(Sound { end, after: After::Broken(unfinished) })
 }

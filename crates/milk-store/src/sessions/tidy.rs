@@ -12,7 +12,7 @@ use milk_core::session::SessionSummary;
 
 use super::look::{failed, is_missing};
 use super::names::{Found, Names};
-use super::open::lock;
+use super::open::lock_log;
 use super::{Shared, not_vital};
 
 /// How long a session without turn and name is kept (R23).
@@ -55,7 +55,7 @@ fn delete_if(shared: &Shared, names: &Names, expected: Option<u64>) -> Result<()
                 Err(error) => return Err(failed(&names.log(), &error)),
             }
         }
-        None => match lock(shared, names) {
+        None => match lock_log(shared, names) {
             // The lock is held until the file is gone.
             Ok(locked) => {
                 let len = locked.file.metadata().map_err(|error| failed(&names.log(), &error))?.len();

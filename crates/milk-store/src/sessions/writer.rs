@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::history::is_use;
 use super::line::{encode, to_line};
+use super::lock::{self, Lock};
 use super::look::Row;
 use super::names::Names;
 use super::old::{Converted, convert};
@@ -301,7 +302,7 @@ impl Writer {
                     Converted::Busy => return Err(io::ErrorKind::WouldBlock.into()),
                 }
                 let file = reopen(&self.names.log())?;
-                lock(&file)?;
+                take_lock(&file)?;
                 self.len = file.metadata()?.len();
                 self.row.old_stamp = None;
                 Ok(self.settle(file))
@@ -314,7 +315,7 @@ impl Writer {
                 }
                 // Two handles of one process exclude each other too.
                 old.unlock()?;
-                lock(&file)?;
+                take_lock(&file)?;
                 Ok(self.settle(file))
             }
             Place::Deleted => Err(io::ErrorKind::NotFound.into()),
@@ -371,7 +372,7 @@ fn make(names: &Names) -> io::Result<File> {
         }
         opened => opened?,
     };
-    lock(&file)?;
+    take_lock(&file)?;
     Ok(file)
 }
 
@@ -379,11 +380,11 @@ fn reopen(path: &Path) -> io::Result<File> {
     open_checked(path, OpenOptions::new().read(true).append(true))
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        std::fs::TryLockError::WouldBlock => io::Error::other("another process has it open"),
-        std::fs::TryLockError::Error(error) => error,
-    })
+fn take_lock(file: &File) -> io::Result<()> {
+    match lock::take(file)? {
+        Lock::Ours => Ok(()),
+        Lock::Theirs => Err(io::Error::other("another process has it open")),
+    }
 }
 
 fn write_whole(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {

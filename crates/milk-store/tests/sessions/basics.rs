@@ -1,6 +1,7 @@
 //! A session is made, written, listed, opened again and deleted.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use milk_core::ports::{NewSession, SessionStore, StoreError};
@@ -99,6 +100,20 @@ async fn a_list_is_last_use_first_by_directory_and_worth() {
     assert_eq!(named.len(), 1);
     assert_eq!(store.with_name(&a, "nam%").await.unwrap(), []);
     assert_eq!(store.with_name(&b, "named").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_directory_need_not_be_text() {
+    let home = Home::new();
+    let odd = home.root().join(std::ffi::OsStr::from_bytes(b"w\xff"));
+    fs::create_dir(&odd).unwrap();
+    lived(&home.store(), "s1", &odd, 1).await;
+    lived(&home.store(), "s2", &home.cwd("w"), 1).await;
+    let _ = fs::remove_file(home.file("index.db"));
+    let store = home.store();
+    let query = SessionQuery { cwd: Some(odd.clone()), limit: 9, ..SessionQuery::default() };
+    let found = store.list(&query).await.unwrap().sessions;
+    assert_eq!((found.len(), &found[0].cwd), (1, &odd));
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ async fn memory_for_what_the_disk_refuses_is_bounded_and_the_loss_is_told() {
 #[tokio::test]
 #[ignore = "run by a_full_disk_costs_nothing"]
 async fn child_on_a_full_disk() {
-    let root = std::env::var_os("MILK_STORE_TEST_ROOT").unwrap();
+    let Some(root) = std::env::var_os("MILK_STORE_TEST_ROOT") else { return };
     let home = Home::at(root.into());
     let store = home.store();
     let log = create(&store, "s", &home.cwd("w")).await;

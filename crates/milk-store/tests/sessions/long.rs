@@ -37,7 +37,7 @@ fn naive(history: &[Logged], head: usize, tail: usize) -> HistoryWindow {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_window_is_what_the_plain_way_gives(
+    fn a_window_and_a_summary_are_what_the_plain_way_gives(
         kinds in proptest::collection::vec(0_u8..6, 0..40),
         head in 0_usize..15,
         tail in 0_usize..15,
@@ -62,6 +62,11 @@ proptest! {
             assert_eq!(window(&store, "s", head, tail).await, naive(&history, head, tail));
             drop(log);
             assert_eq!(window(&home.store(), "s", head, tail).await, naive(&history, head, tail));
+            // What is counted record by record is what the log says.
+            let counted = all(&store).await;
+            drop(store);
+            std::fs::remove_file(home.file("index.db")).unwrap();
+            assert_eq!(all(&home.store()).await, counted);
         });
     }
 }

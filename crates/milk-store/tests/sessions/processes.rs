@@ -24,9 +24,10 @@ fn start(test: &str, root: &Path, job: &str) -> (Child, BufReader<ChildStdout>) 
     (child, lines)
 }
 
-fn job() -> (Home, String) {
-    let root = std::env::var_os("MILK_STORE_TEST_ROOT").unwrap();
-    (Home::at(root.into()), std::env::var("MILK_STORE_TEST_JOB").unwrap())
+/// What this process was started for; `None` where it was not started by one of these tests.
+fn job() -> Option<(Home, String)> {
+    let root = std::env::var_os("MILK_STORE_TEST_ROOT")?;
+    Some((Home::at(root.into()), std::env::var("MILK_STORE_TEST_JOB").ok()?))
 }
 
 fn tell(line: &str) {
@@ -53,7 +54,7 @@ fn told(lines: &mut BufReader<ChildStdout>) -> Option<String> {
 #[tokio::test]
 #[ignore = "run by a_kill_loses_nothing_that_was_acknowledged"]
 async fn child_that_appends() {
-    let (home, id) = job();
+    let Some((home, id)) = job() else { return };
     let store = home.store();
     let log = match store.open(&id.as_str().into()).await {
         Ok(opened) => {
@@ -117,7 +118,7 @@ async fn a_kill_loses_nothing_that_was_acknowledged() {
 #[tokio::test]
 #[ignore = "run by two_processes_lose_nothing_of_each_other"]
 async fn child_that_hammers() {
-    let (home, me) = job();
+    let Some((home, me)) = job() else { return };
     let store = home.store();
     let cwd = home.cwd("w");
     for n in 0..40 {
@@ -168,7 +169,7 @@ async fn two_processes_lose_nothing_of_each_other() {
 #[tokio::test]
 #[ignore = "run by processes_that_start_at_once_share_one_new_home"]
 async fn child_that_begins() {
-    let (home, me) = job();
+    let Some((home, me)) = job() else { return };
     let store = home.store();
     tell("ready");
     let mut line = String::new();
@@ -201,7 +202,7 @@ async fn processes_that_start_at_once_share_one_new_home() {
 #[tokio::test]
 #[ignore = "run by a_session_is_open_in_one_process_at_a_time"]
 async fn child_that_holds() {
-    let (home, id) = job();
+    let Some((home, id)) = job() else { return };
     let store = home.store();
     let opened = open(&store, &id).await;
     opened.log.append(&whole_turn(2, "from the child")).await.unwrap();

@@ -10,7 +10,8 @@ use milk_core::ports::StoreError;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{Checked, Hold, Holder, Index, Open, Place, rows};
-use crate::sessions::look::{self, Origin, Row, catch_up, is_locked, is_missing, look, stamp};
+use crate::sessions::lock;
+use crate::sessions::look::{self, Origin, Row, catch_up, is_missing, is_unchanged_old, look, stamp};
 use crate::sessions::names::{Found, Names};
 use crate::sessions::source::{Source, open_regular};
 
@@ -171,7 +172,7 @@ impl Index {
             let Some(names) = Names::of(&self.folder, &row.summary.id) else { continue };
             let Ok(file) = open_regular(&names.log()) else { continue };
             // Asked first: what is appended after an end is not missed.
-            let locked = is_locked(&file);
+            let locked = lock::is_taken(&file);
             let file = std::sync::Arc::new(file);
             match Source::of_file(file) {
                 // What became shorter is not what it was.
@@ -200,13 +201,8 @@ impl Index {
                 continue;
             };
             match row.old_stamp {
-                Some(known) => {
-                    let changed =
-                        names.old().and_then(|path| std::fs::metadata(path).ok()).map(|found| stamp(&found));
-                    if changed != Some(known) || names.log().exists() {
-                        self.look_again(&open.connection, id)?;
-                    }
-                }
+                Some(_) if is_unchanged_old(&names, &row) => {}
+                Some(_) => self.look_again(&open.connection, id)?,
                 None => match std::fs::metadata(names.log()) {
                     Ok(found) if found.len() == row.size => {}
                     Ok(found) if found.len() > row.size => {
@@ -259,7 +255,7 @@ impl Index {
         let looked = look(&names)?;
         let (row, broken) = look::row(&names, &looked)?;
         let locked = match &looked.origin {
-            Origin::Log(file) => !self.is_mine(id) && is_locked(file),
+            Origin::Log(file) => !self.is_mine(id) && lock::is_taken(file),
             Origin::Old { .. } => false,
         };
         // Who it is, is not known; that the row may soon be old, is.
