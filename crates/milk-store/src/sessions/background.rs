@@ -24,3 +24,28 @@ pub(super) fn in_background(work: impl FnOnce() + Send + 'static) {
         Err(_) => work(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn without_a_runtime_work_is_done_at_once() {
+        static DONE: AtomicU32 = AtomicU32::new(0);
+        in_background(|| DONE.store(1, Ordering::SeqCst));
+        let answer =
+            pin!(blocking(|| DONE.load(Ordering::SeqCst))).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(answer, Poll::Ready(1));
+    }
+
+    #[test]
+    fn a_panic_in_work_is_a_panic_of_who_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let waits = std::panic::AssertUnwindSafe(|| runtime.block_on(blocking(|| panic!("as wanted"))));
+        assert!(std::panic::catch_unwind(waits).is_err());
+    }
+}

@@ -296,14 +296,19 @@ impl Writer {
                 self.new_name = true;
                 Ok(self.settle(file))
             }
-            Place::Old(_) => {
+            Place::Old(lines) => {
+                let expected = entries(&Source::of_lines(lines.clone()))?;
                 match convert(&self.names).map_err(io::Error::other)? {
                     Converted::Done => {}
                     Converted::Busy => return Err(io::ErrorKind::WouldBlock.into()),
                 }
                 let file = reopen(&self.names.log())?;
                 take_lock(&file)?;
-                self.len = file.metadata()?.len();
+                let source = Source::of_file(Arc::new(file.try_clone()?))?;
+                if entries(&source)? != expected {
+                    return Err(io::Error::other("another process went on with it"));
+                }
+                self.len = source.len();
                 self.row.old_stamp = None;
                 Ok(self.settle(file))
             }
@@ -374,6 +379,13 @@ fn make(names: &Names) -> io::Result<File> {
     };
     take_lock(&file)?;
     Ok(file)
+}
+
+/// How many entries a history has.
+fn entries(source: &Source) -> io::Result<u64> {
+    let mut tally = Tally::default();
+    tally.scan(source, 0)?;
+    Ok(tally.entries)
 }
 
 fn reopen(path: &Path) -> io::Result<File> {

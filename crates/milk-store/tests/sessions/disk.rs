@@ -1,13 +1,17 @@
 //! Disks that refuse: a conversation goes on, and what it said is written when the disk is back.
 
 use std::fs;
+use std::io::{BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use milk_core::ports::{NewSession, SessionStore, StoreError};
 use pretty_assertions::assert_eq;
 
 use crate::kit::*;
+use crate::processes::{job, tell, told};
 
 #[tokio::test]
 async fn a_session_begins_without_a_folder_and_is_written_when_there_is_one() {
@@ -155,4 +159,82 @@ async fn a_full_disk_costs_nothing() {
     let numbers = entries(&written);
     assert_eq!(numbers, (0..u64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
     opened.log.append(&whole_turn(999, "goes on")).await.unwrap();
+}
+
+/// A user for whom modes count, where the tests run as one for whom they do not.
+const NOBODY: u32 = 65534;
+
+/// Gives every file and folder under `root` these modes, and to that user.
+fn set_modes(root: &Path, folders: u32, files: u32) {
+    let mut todo: Vec<PathBuf> = vec![root.to_owned()];
+    while let Some(path) = todo.pop() {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        if path.is_dir() {
+            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            fs::set_permissions(&path, fs::Permissions::from_mode(folders)).unwrap();
+        } else {
+            fs::set_permissions(&path, fs::Permissions::from_mode(files)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "run by a_read_only_folder_stops_nothing"]
+async fn child_on_a_read_only_folder() {
+    let Some((home, _)) = job() else { return };
+    let store = home.store_at(NOW + 1000, 1);
+    assert_eq!(ids(&store).await, ["s"]);
+    let opened = open(&store, "s").await;
+    assert_eq!((opened.recent.len(), opened.troubles.len()), (6, 0));
+    let new = create(&store, "new", home.root()).await;
+    for log in [&opened.log, &new] {
+        let refused = log.append(&whole_turn(3, "kept")).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Failed(_)), "{refused}");
+    }
+    assert_eq!(ids(&store).await, ["new", "s"]);
+    assert_eq!(read(&store, "s").await.len(), 9);
+    tell("refused");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    for log in [&opened.log, &new] {
+        log.append(&whole_turn(4, "written")).await.unwrap();
+    }
+    tell("done");
+}
+
+#[tokio::test]
+async fn a_read_only_folder_stops_nothing() {
+    let home = Home::new();
+    lived(&home.store(), "s", &home.cwd("w"), 2).await;
+    // The other user may not be able to reach the program where it is.
+    let program = home.root().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(home.root(), fs::Permissions::from_mode(0o755)).unwrap();
+    set_modes(home.milk().root(), 0o555, 0o444);
+
+    let mut command = Command::new(&program);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let mut child = command
+        .args(["--exact", "disk::child_on_a_read_only_folder", "--ignored", "--nocapture"])
+        .env("MILK_STORE_TEST_ROOT", home.root())
+        .env("MILK_STORE_TEST_JOB", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(told(&mut lines).as_deref(), Some("refused"));
+    set_modes(home.milk().root(), 0o755, 0o644);
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(told(&mut lines).as_deref(), Some("done"));
+    assert!(child.wait().unwrap().success());
+
+    let store = home.store();
+    assert_eq!(entries(&read(&store, "s").await), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(entries(&read(&store, "new").await), [0, 1, 2, 3]);
+    assert_eq!(ids(&store).await, ["new", "s"]);
 }

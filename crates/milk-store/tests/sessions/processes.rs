@@ -25,19 +25,19 @@ fn start(test: &str, root: &Path, job: &str) -> (Child, BufReader<ChildStdout>) 
 }
 
 /// What this process was started for; `None` where it was not started by one of these tests.
-fn job() -> Option<(Home, String)> {
+pub(crate) fn job() -> Option<(Home, String)> {
     let root = std::env::var_os("MILK_STORE_TEST_ROOT")?;
     Some((Home::at(root.into()), std::env::var("MILK_STORE_TEST_JOB").ok()?))
 }
 
-fn tell(line: &str) {
+pub(crate) fn tell(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n@{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
 /// The next line that a child told.
-fn told(lines: &mut BufReader<ChildStdout>) -> Option<String> {
+pub(crate) fn told(lines: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut line = String::new();
     loop {
         line.clear();
