@@ -90,6 +90,10 @@ async fn an_index_that_cannot_be_written_is_kept_in_memory() {
     log.append(&whole_turn(2, "x")).await.unwrap();
     assert_eq!(ids(&store).await, ["s1", "new", "s5", "s4", "s3", "s2"]);
     assert_eq!(all(&other).await, all(&store).await, "each looks at the logs itself");
+    assert!(
+        store.reindex().await.unwrap_err().to_string().contains("index.db"),
+        "who asks for an index is told"
+    );
     store.delete(&"new".into()).await.unwrap();
     assert_eq!(ids(&other).await, ["s1", "s5", "s4", "s3", "s2"]);
     assert_eq!(

@@ -93,7 +93,13 @@ impl Index {
         rebuilt.bad.sort();
         sort(&mut taken);
         let bad: HashSet<&SessionId> = rebuilt.bad.iter().map(|(id, _)| id).collect();
-        self.with_open(|open| self.replace_all(open, &taken, &bad))?;
+        let on_disk = self.with_open(|open| {
+            self.replace_all(open, &taken, &bad)?;
+            Ok(matches!(open.place, Place::Disk(..)))
+        })?;
+        if !on_disk {
+            return Err(StoreError::Failed(format!("{}: it cannot be written", self.file().display())));
+        }
         Ok(rebuilt)
     }
 

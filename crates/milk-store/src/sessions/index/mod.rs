@@ -268,7 +268,11 @@ impl Index {
     }
 
     fn failed(&self, error: &rusqlite::Error) -> StoreError {
-        StoreError::Failed(format!("{}: {error}", self.folder.join(FILE).display()))
+        StoreError::Failed(format!("{}: {error}", self.file().display()))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join(FILE)
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -315,12 +319,12 @@ impl Index {
     }
 
     fn identity(&self) -> Option<(u64, u64)> {
-        let metadata = std::fs::metadata(self.folder.join(FILE)).ok()?;
+        let metadata = std::fs::metadata(self.file()).ok()?;
         Some((metadata.dev(), metadata.ino()))
     }
 
     fn on_disk(&self) -> rusqlite::Result<Open> {
-        let path = self.folder.join(FILE);
+        let path = self.file();
         let refused = |reason: String| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
             rusqlite::Error::SqliteFailure(code, Some(reason))
@@ -391,7 +395,7 @@ impl Index {
         for name in COMPANIONS {
             let _ = std::fs::remove_file(self.folder.join(name));
         }
-        match std::fs::remove_file(self.folder.join(FILE)) {
+        match std::fs::remove_file(self.file()) {
             Ok(()) => true,
             Err(error) => is_missing(&error),
         }
