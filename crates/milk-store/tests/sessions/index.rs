@@ -75,6 +75,27 @@ async fn an_index_that_is_replaced_under_a_living_store_is_noticed() {
 }
 
 #[tokio::test]
+async fn an_index_that_is_removed_again_and_again_under_living_stores_harms_nothing() {
+    let home = Home::new();
+    let cwd = home.cwd("w");
+    let stores = [home.store(), home.store(), home.store()];
+    for n in 0..30 {
+        for (which, store) in stores.iter().enumerate() {
+            lived(store, &format!("s{which}-{n}"), &cwd, 1).await;
+            let name = ["index.db", "index.db-wal", "index.db-shm"][n % 3];
+            let _ = fs::remove_file(home.file(name));
+            if n % 5 == which {
+                let _ = fs::remove_file(home.file("index.db"));
+            }
+        }
+    }
+    for store in &stores {
+        store.warm_up().await;
+        assert_eq!(ids(store).await.len(), 90);
+    }
+}
+
+#[tokio::test]
 async fn an_index_that_cannot_be_written_is_kept_in_memory() {
     let home = Home::new();
     let listed = five(&home).await;

@@ -6,7 +6,8 @@ mod heal;
 mod rows;
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use rows::Used;
 const FILE: &str = "index.db";
 /// What the database engine puts beside it.
 const COMPANIONS: [&str; 2] = ["index.db-wal", "index.db-shm"];
-/// Held while a broken index is put away, so that no process puts another's new one away.
+/// Locked while the index's file is made or removed.
 const GUARD: &str = "index.lock";
 /// How long another process may keep the index to itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -287,24 +288,25 @@ impl Index {
             Some(Place::Memory(since)) => since.elapsed() > RETRY,
         };
         if stale {
-            let was_elsewhere = state.is_some();
-            let mut new = match self.on_disk() {
-                Ok(open) => open,
-                Err(error) if remedy(&error) == Remedy::MakeAnew && self.put_away() => {
-                    tracing::warn!(%error, "the index of sessions is made anew from their logs");
-                    self.on_disk().or_else(|_| self.in_memory())?
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "the index of sessions is kept in memory");
-                    match state.take() {
-                        Some(open) if matches!(open.place, Place::Memory(_)) => {
-                            Open { place: Place::Memory(Instant::now()), ..open }
-                        }
-                        _ => self.in_memory()?,
-                    }
-                }
-            };
-            if matches!(new.place, Place::Disk(..)) {
+            *state = Some(self.reopened(state.take())?);
+        }
+        state.as_mut().ok_or(rusqlite::Error::InvalidQuery)
+    }
+
+    /// Another index instead of the last one.
+    fn reopened(&self, last: Option<Open>) -> rusqlite::Result<Open> {
+        let was_elsewhere = last.is_some();
+        // Two indexes of one name must not be open at the same time: the files beside them are shared by name.
+        let in_memory = last.filter(|open| matches!(open.place, Place::Memory(_)));
+        let new = match self.on_disk() {
+            Err(error) if remedy(&error) == Remedy::MakeAnew && self.put_away() => {
+                tracing::warn!(%error, "the index of sessions is made anew from their logs");
+                self.on_disk()
+            }
+            new => new,
+        };
+        match new {
+            Ok(mut new) => {
                 if was_elsewhere {
                     new.checked = Checked::Needed;
                 }
@@ -312,10 +314,16 @@ impl Index {
                 for note in self.notes().rows.values_mut() {
                     note.written = false;
                 }
+                Ok(new)
             }
-            *state = Some(new);
+            Err(error) => {
+                tracing::debug!(%error, "the index of sessions is kept in memory");
+                match in_memory {
+                    Some(open) => Ok(Open { place: Place::Memory(Instant::now()), ..open }),
+                    None => self.in_memory(),
+                }
+            }
         }
-        state.as_mut().ok_or(rusqlite::Error::InvalidQuery)
     }
 
     fn identity(&self) -> Option<(u64, u64)> {
@@ -324,25 +332,51 @@ impl Index {
     }
 
     fn on_disk(&self) -> rusqlite::Result<Open> {
-        let path = self.file();
-        let refused = |reason: String| {
-            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-            rusqlite::Error::SqliteFailure(code, Some(reason))
-        };
-        // The engine gives its other files the mode of this one.
+        self.ensure_file().map_err(|error| refused(error.to_string()))?;
+        self.connect()
+    }
+
+    /// Makes an empty file where there is none.
+    fn ensure_file(&self) -> io::Result<()> {
         match DirBuilder::new().recursive(true).mode(0o700).create(&self.folder) {
-            Err(error) if !self.folder.is_dir() => return Err(refused(error.to_string())),
+            Err(error) if !self.folder.is_dir() => return Err(error),
             _ => {}
         }
-        match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(refused("not a regular file".to_owned())),
+        match std::fs::metadata(self.file()) {
             Err(error) if is_missing(&error) => {
-                let made =
-                    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-                made.map_err(|error| refused(error.to_string()))?;
+                let _guard = self.guard()?;
+                if self.file().exists() { Ok(()) } else { self.make_file() }
             }
-            Err(error) => return Err(refused(error.to_string())),
+            found => found.map(drop),
+        }
+    }
+
+    /// Makes an empty file. What another one of this name has left beside it would be taken for its own.
+    fn make_file(&self) -> io::Result<()> {
+        for name in COMPANIONS {
+            match std::fs::remove_file(self.folder.join(name)) {
+                Err(error) if !is_missing(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        // The engine gives its other files the mode of this one.
+        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file());
+        made.map(drop)
+    }
+
+    /// What must be held to make or remove the file, so that no process removes what another has just made.
+    fn guard(&self) -> io::Result<File> {
+        let path = self.folder.join(GUARD);
+        let guard = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        guard.lock()?;
+        Ok(guard)
+    }
+
+    fn connect(&self) -> rusqlite::Result<Open> {
+        let path = self.file();
+        match std::fs::metadata(&path) {
+            Ok(metadata) if !metadata.is_file() => return Err(refused("not a regular file".to_owned())),
+            found => found.map(drop).map_err(|error| refused(error.to_string()))?,
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags)?;
@@ -378,31 +412,19 @@ impl Index {
 
     /// Removes an index that cannot be used. `false` where that cannot be done.
     fn put_away(&self) -> bool {
-        let guard = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.folder.join(GUARD));
-        let Ok(guard) = guard else { return false };
-        if guard.lock().is_err() {
-            return false;
-        }
+        let Ok(_guard) = self.guard() else { return false };
         // Another process may have done it while this one waited.
         if self.is_sound() {
             return true;
         }
-        for name in COMPANIONS {
-            let _ = std::fs::remove_file(self.folder.join(name));
-        }
         match std::fs::remove_file(self.file()) {
-            Ok(()) => true,
-            Err(error) => is_missing(&error),
+            Err(error) if !is_missing(&error) => false,
+            _ => self.make_file().is_ok(),
         }
     }
 
     fn is_sound(&self) -> bool {
-        let Ok(open) = self.on_disk() else { return false };
+        let Ok(open) = self.connect() else { return false };
         let check = open.connection.pragma_query_value(None, "quick_check", |row| row.get::<_, String>(0));
         check.is_ok_and(|answer| answer == "ok") && rows::is_usable(&open.connection)
     }
@@ -448,6 +470,11 @@ impl Index {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The index cannot be opened.
+fn refused(reason: String) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), Some(reason))
 }
 
 /// What helps against an error.
