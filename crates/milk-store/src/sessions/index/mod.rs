@@ -18,6 +18,7 @@ use milk_core::ports::StoreError;
 use milk_core::session::{SessionPage, SessionQuery, SessionSummary};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::lock::{self, Lock};
 use super::look::{Row, is_missing};
 use rows::Used;
 
@@ -25,15 +26,14 @@ use rows::Used;
 const FILE: &str = "index.db";
 /// What the database engine puts beside it.
 const COMPANIONS: [&str; 2] = ["index.db-wal", "index.db-shm"];
-/// Locked while the index's file is made or removed.
+/// Locked while the index's file is made, opened or removed.
 const GUARD: &str = "index.lock";
 /// How long another process may keep the index to itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an index stays in memory before the disk is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often a new file is asked to let several processes work at once, and the pause between.
-const WAL_ATTEMPTS: u32 = 50;
-const WAL_PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two looks at whether the guard is free.
+const GUARD_PAUSE: Duration = Duration::from_millis(2);
 /// Changes of the folder that are remembered until the next list.
 const OWN_CHANGES: usize = 10_000;
 /// How often one question is asked while the index is mended in between.
@@ -332,23 +332,26 @@ impl Index {
     }
 
     fn on_disk(&self) -> rusqlite::Result<Open> {
-        self.ensure_file().map_err(|error| refused(error.to_string()))?;
-        self.connect()
+        let guard = self.ensure_file().map_err(|error| refused(error.to_string()))?;
+        let open = self.connect();
+        drop(guard);
+        open
     }
 
-    /// Makes an empty file where there is none.
-    fn ensure_file(&self) -> io::Result<()> {
+    /// Makes an empty file where there is none. Until what it gives is dropped, nobody makes or removes one.
+    fn ensure_file(&self) -> io::Result<File> {
         match DirBuilder::new().recursive(true).mode(0o700).create(&self.folder) {
             Err(error) if !self.folder.is_dir() => return Err(error),
             _ => {}
         }
+        let guard = self.guard()?;
         match std::fs::metadata(self.file()) {
-            Err(error) if is_missing(&error) => {
-                let _guard = self.guard()?;
-                if self.file().exists() { Ok(()) } else { self.make_file() }
+            Err(error) if is_missing(&error) => self.make_file()?,
+            found => {
+                found?;
             }
-            found => found.map(drop),
         }
+        Ok(guard)
     }
 
     /// Makes an empty file. What another one of this name has left beside it would be taken for its own.
@@ -364,11 +367,19 @@ impl Index {
         made.map(drop)
     }
 
-    /// What must be held to make or remove the file, so that no process removes what another has just made.
+    /// What is held while the file is made, opened or removed: the files beside it are found by their name when it is
+    /// opened, and must not be those of another one.
     fn guard(&self) -> io::Result<File> {
         let path = self.folder.join(GUARD);
         let guard = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        guard.lock()?;
+        let begun = Instant::now();
+        while lock::take(&guard)? == Lock::Theirs {
+            // Whoever has it may have been stopped.
+            if begun.elapsed() > PATIENCE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(GUARD_PAUSE);
+        }
         Ok(guard)
     }
 
@@ -382,7 +393,8 @@ impl Index {
         let connection = Connection::open_with_flags(&path, flags)?;
         connection.busy_timeout(PATIENCE)?;
         let shape: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        use_wal(&connection)?;
+        // Readers and one writer work at the same time.
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "normal")?;
         if shape != rows::SHAPE {
             let tables: i64 =
@@ -506,21 +518,6 @@ fn remedy(error: &rusqlite::Error) -> Remedy {
         | rusqlite::Error::QueryReturnedNoRows
         | rusqlite::Error::SqlInputError { .. } => Remedy::MakeAnew,
         _ => Remedy::None,
-    }
-}
-
-/// Lets readers and one writer work at the same time. Processes that do this to a new file at the same moment are told
-/// that it is busy without being made to wait.
-fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
-    let mut attempt = 0;
-    loop {
-        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
-            Err(error) if is_busy(&error) && attempt < WAL_ATTEMPTS => {
-                attempt += 1;
-                std::thread::sleep(WAL_PAUSE);
-            }
-            done => return done,
-        }
     }
 }
 
