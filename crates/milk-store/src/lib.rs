@@ -4,4 +4,4 @@ mod grants;
 mod sessions;
 
 pub use grants::DirectoryGrants;
-pub use sessions::ProcessSessions;
+pub use sessions::{DiskSessions, Prune, Pruned, Reindexed, synthetic};
