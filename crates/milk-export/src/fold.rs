@@ -193,7 +193,9 @@ impl Fold {
     pub(crate) fn push(&mut self, logged: Logged) -> Vec<Part> {
         let Logged { at_ms, entry, record } = logged;
         let (done, turn) = match record.turn() {
-            Some(id) if self.open.as_ref().is_some_and(|open| open.id == id && !begins_again(open, &record)) => {
+            Some(id)
+                if self.open.as_ref().is_some_and(|open| open.id == id && !begins_again(open, &record)) =>
+            {
                 (Vec::new(), self.open.as_mut())
             }
             Some(id) => {
@@ -255,7 +257,8 @@ fn add(
         }
         Record::ToolEnded { call, title, kind, status, output, locations, changes, .. } => {
             let result = CallResult { at_ms, entry, title, kind, status, output, locations, changes };
-            let known = calls.get(&call).and_then(|(step, place)| turn.steps.get_mut(*step)?.calls.get_mut(*place));
+            let known =
+                calls.get(&call).and_then(|(step, place)| turn.steps.get_mut(*step)?.calls.get_mut(*place));
             match known {
                 Some(known) if known.result.is_none() => known.result = Some(result),
                 _ => turn.unmatched.push((call, result)),

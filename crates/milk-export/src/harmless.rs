@@ -24,8 +24,8 @@ pub(crate) fn stand_in(c: char) -> Option<&'static str> {
 }
 
 const CONTROL_PICTURES: [&str; 32] = [
-    "␀", "␁", "␂", "␃", "␄", "␅", "␆", "␇", "␈", "␉", "␊", "␋", "␌", "␍", "␎", "␏", "␐", "␑", "␒", "␓", "␔", "␕",
-    "␖", "␗", "␘", "␙", "␚", "␛", "␜", "␝", "␞", "␟",
+    "␀", "␁", "␂", "␃", "␄", "␅", "␆", "␇", "␈", "␉", "␊", "␋", "␌", "␍", "␎", "␏", "␐", "␑", "␒", "␓", "␔",
+    "␕", "␖", "␗", "␘", "␙", "␚", "␛", "␜", "␝", "␞", "␟",
 ];
 
 /// A text of many lines: line ends become line feeds, everything else that is dangerous becomes visible.

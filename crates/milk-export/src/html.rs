@@ -45,7 +45,7 @@ impl Page {
         Self {
             session: session.clone(),
             fold: Fold::default(),
-            body: Sheet::new(redact),
+            body: Sheet::new(redact, &session.cwd),
             rows: Vec::new(),
             models: Vec::new(),
             calls: 0,
@@ -87,8 +87,12 @@ impl Page {
         if !self.models.is_empty() {
             fact(sheet, "Models", |sheet| self.models(sheet));
         }
-        fact(sheet, "Turns", |sheet| sheet.number(self.rows.len() as u64));
-        fact(sheet, "Tool calls", |sheet| sheet.number(self.calls));
+        fact(sheet, "Turns", |sheet| {
+            sheet.number(self.rows.len() as u64);
+            sheet.raw(" <span class=\"quiet\">with ");
+            sheet.number(self.calls);
+            sheet.raw(if self.calls == 1 { " tool call</span>" } else { " tool calls</span>" });
+        });
         fact(sheet, "Session", |sheet| sheet.wrapped("<code>", session.id.as_str(), "</code>"));
         sheet.raw("</dl>\n</header>\n");
     }

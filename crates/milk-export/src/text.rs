@@ -136,7 +136,7 @@ impl TextDocument {
         }
         let text = format!("{status}{head}{}", if cut { "…" } else { "" });
         for line in text.lines() {
-            let _ = writeln!(self.body, "    {line}");
+            let _ = writeln!(self.body, "{}", format!("    {line}").trim_end());
         }
     }
 

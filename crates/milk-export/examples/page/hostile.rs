@@ -28,7 +28,11 @@ const TEXTS: [&str; 14] = [
 
 pub(crate) fn records() -> Vec<Logged> {
     let mut log = Log::default();
-    for text in TEXTS.map(str::to_owned).into_iter().chain([">".repeat(3000) + "x", "- ".repeat(500) + "x", "*a **b ".repeat(800)]) {
+    for text in TEXTS.map(str::to_owned).into_iter().chain([
+        ">".repeat(3000) + "x",
+        "- ".repeat(500) + "x",
+        "*a **b ".repeat(800),
+    ]) {
         log.begin(vec![
             ContentBlock::text(text.as_str()),
             ContentBlock::Link { uri: text.clone(), name: text.clone(), mime: Some(text.clone()) },
@@ -41,7 +45,15 @@ pub(crate) fn records() -> Vec<Logged> {
             Some(&text),
             &text,
             usage(u64::MAX, 7, 1),
-            vec![Did { name: "bash", arguments: json!({text.clone(): text}), title: text.clone(), kind: ToolKind::Other, status, output: text.clone(), changes: vec![modified(&text, &text, &format!("{text}\n{text}"))] }],
+            vec![Did {
+                name: "bash",
+                arguments: json!({text.clone(): text}),
+                title: text.clone(),
+                kind: ToolKind::Other,
+                status,
+                output: text.clone(),
+                changes: vec![modified(&text, &text, &format!("{text}\n{text}"))],
+            }],
         );
         log.end(StopReason::Error, Some(Failure::new("x", text)));
     }

@@ -70,7 +70,8 @@ impl Log {
             tool_calls: tool_calls.collect(),
             provider_notes: None,
         };
-        let by = Speaker { agent: "primary".into(), provider: "ollama".into(), model: "qwen3-coder:30b".into() };
+        let by =
+            Speaker { agent: "primary".into(), provider: "ollama".into(), model: "qwen3-coder:30b".into() };
         let message = self.message();
         self.add(4_300, Record::ModelSaid { turn, message, thought: None, said, usage, by });
         for (place, did) in did.into_iter().enumerate() {

@@ -24,7 +24,9 @@ pub(crate) fn records() -> Vec<Logged> {
         StopReason::Error,
         Some(Failure::new("model_unreachable", "ollama: nothing answers at http://127.0.0.1:11434. Start it with `ollama serve`, then send the prompt again.")),
     );
-    for (input, cached, output) in [(9_800, 8_200, 310), (10_400, 9_700, 1_220), (12_900, 10_300, 420), (15_100, 12_800, 95)] {
+    for (input, cached, output) in
+        [(9_800, 8_200, 310), (10_400, 9_700, 1_220), (12_900, 10_300, 420), (15_100, 12_800, 95)]
+    {
         log.begin(vec![ContentBlock::text("Go on.")]);
         log.say(None, "Done: `fetch` takes from the same budget.", usage(input, cached, output), vec![]);
         log.end(StopReason::EndTurn, None);
@@ -36,8 +38,14 @@ pub(crate) fn records() -> Vec<Logged> {
 
 fn question(log: &mut Log) {
     log.begin(vec![
-        ContentBlock::text("Our sync client hammers the server when it is down.\nWhy, and what would you do?"),
-        ContentBlock::Link { uri: "file:///home/ada/projects/harbour-sync/src/client.rs".into(), name: "client.rs".into(), mime: None },
+        ContentBlock::text(
+            "Our sync client hammers the server when it is down.\nWhy, and what would you do?",
+        ),
+        ContentBlock::Link {
+            uri: "file:///home/ada/projects/harbour-sync/src/client.rs".into(),
+            name: "client.rs".into(),
+            mime: None,
+        },
         ContentBlock::Image { mime: "image/png".into(), data: include_str!("picture.txt").into() },
     ]);
     log.say(
@@ -56,7 +64,11 @@ fn question(log: &mut Log) {
 fn edit(log: &mut Log) {
     log.begin(vec![
         ContentBlock::text("Do it. Keep it small."),
-        ContentBlock::EmbeddedText { uri: "file:///home/ada/projects/harbour-sync/NOTES.md".into(), mime: None, text: "# Notes\n\n- no new dependencies\n- every public item has docs\n".into() },
+        ContentBlock::EmbeddedText {
+            uri: "file:///home/ada/projects/harbour-sync/NOTES.md".into(),
+            mime: None,
+            text: "# Notes\n\n- no new dependencies\n- every public item has docs\n".into(),
+        },
     ]);
     log.say(
         None,
@@ -83,7 +95,15 @@ fn cancelled(log: &mut Log) {
         None,
         "I'll remove the old client first.",
         usage(6_900, 6_000, 70),
-        vec![Did { name: "bash", arguments: json!({"command": "rm -r src/old_client"}), title: "rm -r src/old_client".into(), kind: ToolKind::Execute, status: ToolStatus::Cancelled, output: "The user stopped the turn.".into(), changes: vec![] }],
+        vec![Did {
+            name: "bash",
+            arguments: json!({"command": "rm -r src/old_client"}),
+            title: "rm -r src/old_client".into(),
+            kind: ToolKind::Execute,
+            status: ToolStatus::Cancelled,
+            output: "The user stopped the turn.".into(),
+            changes: vec![],
+        }],
     );
     log.end(StopReason::Cancelled, None);
 }

@@ -29,6 +29,7 @@ pub(super) fn write(sheet: &mut Sheet, block: &ContentBlock) {
 
 fn chip(sheet: &mut Sheet, name: &str, about: &str) {
     let (name, about) = (sheet.one_line(name, 300), sheet.one_line(about, 600));
+    let about = sheet.near(&about).to_owned();
     sheet.raw("<p class=\"chip\"><strong>");
     sheet.clean_text(&name);
     sheet.raw("</strong> <span class=\"quiet\">");
@@ -38,8 +39,9 @@ fn chip(sheet: &mut Sheet, name: &str, about: &str) {
 
 fn embedded(sheet: &mut Sheet, uri: &str, text: &str) {
     let uri = sheet.one_line(uri, 600);
+    let name = sheet.near(&uri).to_owned();
     sheet.raw("<details class=\"file\"><summary>");
-    sheet.clean_text(&uri);
+    sheet.clean_text(&name);
     sheet.raw(" <span class=\"quiet\">");
     sheet.number(text.lines().count() as u64);
     sheet.raw(" lines</span></summary>\n<pre tabindex=\"0\"><code>");
@@ -49,7 +51,11 @@ fn embedded(sheet: &mut Sheet, uri: &str, text: &str) {
 
 fn picture(sheet: &mut Sheet, mime: &str, data: &str) {
     let Some(opening) = opening_of(mime, data) else {
-        return chip(sheet, "Picture", &format!("{mime}, about {}, is not of a kind that is shown here", size(data)));
+        return chip(
+            sheet,
+            "Picture",
+            &format!("{mime}, about {}, is not of a kind that is shown here", size(data)),
+        );
     };
     if data.len() > PICTURE_LIMIT || !sheet.redact().passes(data) || !sheet.take_picture(data.len()) {
         return chip(sheet, "Picture", &format!("{mime}, about {}, is left out", size(data)));
@@ -70,11 +76,16 @@ fn opening_of(mime: &str, data: &str) -> Option<&'static str> {
     let magic = STANDARD.decode(data.get(..16)?).ok()?;
     let kinds: [(&str, &[u8], &str); 4] = [
         ("image/png", b"\x89PNG", "<img alt=\"Picture that the user sent\" src=\"data:image/png;base64,"),
-        ("image/jpeg", b"\xff\xd8\xff", "<img alt=\"Picture that the user sent\" src=\"data:image/jpeg;base64,"),
+        (
+            "image/jpeg",
+            b"\xff\xd8\xff",
+            "<img alt=\"Picture that the user sent\" src=\"data:image/jpeg;base64,",
+        ),
         ("image/gif", b"GIF8", "<img alt=\"Picture that the user sent\" src=\"data:image/gif;base64,"),
         ("image/webp", b"RIFF", "<img alt=\"Picture that the user sent\" src=\"data:image/webp;base64,"),
     ];
-    let kind = kinds.iter().find(|(name, start, _)| mime.eq_ignore_ascii_case(name) && magic.starts_with(start))?;
+    let kind =
+        kinds.iter().find(|(name, start, _)| mime.eq_ignore_ascii_case(name) && magic.starts_with(start))?;
     Some(kind.2)
 }
 

@@ -65,12 +65,13 @@ impl Changes {
 
 impl File {
     fn of(sheet: &mut Sheet, change: &FileChange) -> Self {
-        let path = sheet.redact().path(&change.path);
+        let full = sheet.redact().path(&change.path);
+        let path = sheet.near(&full);
         let head = match &change.action {
             FileAction::Create => format!("new {path}"),
-            FileAction::Modify => path,
+            FileAction::Modify => path.to_owned(),
             FileAction::Delete => format!("deleted {path}"),
-            FileAction::Move { from } => format!("{} → {path}", sheet.redact().path(from)),
+            FileAction::Move { from } => format!("{} → {path}", sheet.near(&sheet.redact().path(from))),
         };
         let head = sheet.one_line(&head, 1000);
         let mut file = Self { head, lines: Vec::new(), omitted: 0, added: 0, removed: 0, silent: None };
@@ -105,10 +106,10 @@ impl File {
             self.removed += was.len();
             self.added += is.len();
             for line in &old_middle[was] {
-                self.push(Line::Removed(shown(line)));
+                self.push(Line::Removed(shown_changed(line)));
             }
             for line in &new_middle[is] {
-                self.push(Line::Added(shown(line)));
+                self.push(Line::Added(shown_changed(line)));
             }
             at = to;
         }
@@ -161,6 +162,12 @@ fn shown(line: &str) -> String {
     line.into_owned()
 }
 
+/// A line that changed, which may be in nothing but its end.
+fn shown_changed(line: &str) -> String {
+    let end = if line.ends_with('\n') { "" } else { " [no line feed at the end]" };
+    shown(line) + end
+}
+
 /// How many lines came and went, in the row's summary.
 pub(super) fn write_counts(sheet: &mut Sheet, changes: &Changes) {
     let (added, removed) = changes
@@ -170,11 +177,17 @@ pub(super) fn write_counts(sheet: &mut Sheet, changes: &Changes) {
     if added + removed == 0 {
         return;
     }
-    sheet.raw(" · <span class=\"plus\">+");
-    sheet.number(added as u64);
-    sheet.raw("</span> <span class=\"minus\">−");
-    sheet.number(removed as u64);
-    sheet.raw("</span>");
+    sheet.raw(" ·");
+    if added > 0 {
+        sheet.raw(" <span class=\"plus\">+");
+        sheet.number(added as u64);
+        sheet.raw("</span>");
+    }
+    if removed > 0 {
+        sheet.raw(" <span class=\"minus\">−");
+        sheet.number(removed as u64);
+        sheet.raw("</span>");
+    }
 }
 
 /// Writes the changes of a call.

@@ -10,7 +10,7 @@ use crate::fold::Turn;
 /// Most bars; a longer session has several turns in each.
 const BARS_LIMIT: usize = 60;
 /// Few bars are no wider than if there were so many.
-const BARS_LEAST: usize = 20;
+const BARS_LEAST: usize = 12;
 /// Height of the tallest bar, in the chart's own units.
 const HEIGHT: u64 = 1000;
 /// Width of a bar with the gap behind it, in the chart's own units.
@@ -29,7 +29,12 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn of(turn: &Turn, place: usize, sheet: &Sheet) -> Self {
         let prompt = turn.start.as_ref().map(|start| sheet.redact().clean(&plain_text(&start.content)));
-        Self { place, number: turn.id.0, prompt: prompt.and_then(|text| title_from(&text)), usage: turn.usage() }
+        Self {
+            place,
+            number: turn.id.0,
+            prompt: prompt.and_then(|text| title_from(&text)),
+            usage: turn.usage(),
+        }
     }
 }
 
@@ -142,7 +147,9 @@ fn legend(sheet: &mut Sheet, rows: &[Row], bars: &[Bar<'_>]) {
 fn table(sheet: &mut Sheet, bars: &[Bar<'_>], known: bool) {
     sheet.raw("<details class=\"numbers\"><summary>");
     sheet.raw(if known { "Turns and their numbers" } else { "List of turns" });
-    sheet.raw("</summary>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Turn</th>");
+    sheet.raw(
+        "</summary>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Turn</th>",
+    );
     if known {
         sheet.raw("<th scope=\"col\">In</th><th scope=\"col\">Cached</th><th scope=\"col\">Out</th>");
     }

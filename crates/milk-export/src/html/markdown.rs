@@ -8,6 +8,8 @@ use super::sheet::Sheet;
 const LAID_OUT_LIMIT: usize = 256 << 10;
 /// Elements within elements. What is nested deeper is written without tags of its own.
 const DEPTH_LIMIT: usize = 24;
+/// Lists and quotes within each other: each takes some width, and a phone has little.
+const INDENT_LIMIT: usize = 6;
 /// Cells of tables in one message: short rows of a wide table are filled up with empty ones.
 const CELLS_LIMIT: usize = 10_000;
 
@@ -32,7 +34,16 @@ pub(super) fn write(sheet: &mut Sheet, source: &str, breaks: Breaks) {
     }
     sheet.raw("<div class=\"md\" dir=\"auto\">\n");
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut writer = Writer { sheet, breaks, closing: Vec::new(), links: 0, in_head: false, cells: 0 };
+    let mut writer = Writer {
+        sheet,
+        breaks,
+        closing: Vec::new(),
+        indents: 0,
+        links: Vec::new(),
+        headings: Vec::new(),
+        in_head: false,
+        cells: 0,
+    };
     for event in TextMergeStream::new(Parser::new_ext(&clean, options)) {
         writer.event(event);
     }
@@ -44,8 +55,12 @@ struct Writer<'a> {
     breaks: Breaks,
     /// What closes each open element, outermost first; empty for those without a tag.
     closing: Vec<&'static str>,
-    /// Links and pictures that are open: a link cannot hold another.
-    links: usize,
+    /// Lists and quotes that are open.
+    indents: usize,
+    /// Links and pictures that are open, with where their texts begin: a link cannot hold another.
+    links: Vec<(usize, String)>,
+    /// Levels of the headings above, which each stand one below the other whatever the message calls them.
+    headings: Vec<HeadingLevel>,
     in_head: bool,
     cells: usize,
 }
@@ -69,8 +84,12 @@ impl Writer<'_> {
     }
 
     fn start(&mut self, tag: Tag<'_>) {
-        if matches!(tag, Tag::Link { .. } | Tag::Image { .. }) {
-            self.links += 1;
+        if let Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } = &tag {
+            let target = self.sheet.redact().clean(dest_url);
+            self.links.push((0, target));
+        }
+        if matches!(tag, Tag::List(_) | Tag::BlockQuote(_)) {
+            self.indents += 1;
         }
         if matches!(tag, Tag::TableHead) {
             self.in_head = true;
@@ -78,14 +97,16 @@ impl Writer<'_> {
         if matches!(tag, Tag::TableCell) {
             self.cells += 1;
         }
-        if self.closing.len() >= DEPTH_LIMIT || self.cells > CELLS_LIMIT {
+        let is_inside = matches!(tag, Tag::List(_) | Tag::BlockQuote(_) | Tag::Item);
+        let is_too_deep = self.closing.len() >= DEPTH_LIMIT || is_inside && self.indents > INDENT_LIMIT;
+        if is_too_deep || self.cells > CELLS_LIMIT {
             self.sheet.raw(" ");
-            self.closing.push("");
+            self.opened("");
             return;
         }
         let (opening, closing) = match tag {
             Tag::Paragraph => ("<p>", "</p>\n"),
-            Tag::Heading { level, .. } => heading(level),
+            Tag::Heading { level, .. } => self.heading(level),
             Tag::BlockQuote(_) => ("<blockquote>\n", "</blockquote>\n"),
             Tag::CodeBlock(kind) => {
                 self.language(&kind);
@@ -107,17 +128,33 @@ impl Writer<'_> {
             Tag::Emphasis => ("<em>", "</em>"),
             Tag::Strong => ("<strong>", "</strong>"),
             Tag::Strikethrough => ("<del>", "</del>"),
-            Tag::Link { dest_url, .. } if self.links == 1 => self.link(&dest_url),
-            Tag::Image { dest_url, .. } => self.picture(&dest_url),
+            Tag::Link { .. } if self.links.len() == 1 => self.link(),
+            Tag::Image { .. } => self.picture(),
             _ => ("", ""),
         };
         self.sheet.raw(opening);
+        self.opened(closing);
+    }
+
+    /// Remembers what closes the element that was opened just now.
+    fn opened(&mut self, closing: &'static str) {
         self.closing.push(closing);
+        if let Some((start, _)) = self.links.last_mut().filter(|(start, _)| *start == 0) {
+            *start = self.sheet.length();
+        }
     }
 
     fn end(&mut self, end: TagEnd) {
         match end {
-            TagEnd::Link | TagEnd::Image => self.links -= 1,
+            TagEnd::Link | TagEnd::Image => {
+                // Who listens to the page has to hear something.
+                if let Some((start, target)) = self.links.pop()
+                    && self.sheet.is_blank_since(start)
+                {
+                    self.sheet.clean_text(&target);
+                }
+            }
+            TagEnd::List(_) | TagEnd::BlockQuote(_) => self.indents -= 1,
             TagEnd::TableHead => self.in_head = false,
             _ => {}
         }
@@ -135,40 +172,43 @@ impl Writer<'_> {
         }
     }
 
-    /// A link that can be followed, or else its text with the target beside it.
-    fn link(&mut self, target: &str) -> (&'static str, &'static str) {
-        let target = self.sheet.redact().clean(target);
-        if !is_followed(&target) {
+    /// The innermost link: one that can be followed, or else its text with the target beside it.
+    fn link(&mut self) -> (&'static str, &'static str) {
+        let target = self.links.last().map_or("", |(_, target)| target);
+        if !is_followed(target) {
             self.sheet.raw("<span class=\"ref\" title=\"");
-            self.sheet.clean_text(&target);
+            self.sheet.clean_text(target);
             return ("\">", "</span>");
         }
         self.sheet.raw("<a rel=\"noopener noreferrer nofollow\" href=\"");
-        self.sheet.clean_text(&target);
+        self.sheet.clean_text(target);
         ("\">", "</a>")
     }
 
     /// A picture from elsewhere is never loaded: it becomes a link with its text.
-    fn picture(&mut self, target: &str) -> (&'static str, &'static str) {
+    fn picture(&mut self) -> (&'static str, &'static str) {
         self.sheet.raw("🖼 ");
-        if self.links == 1 { self.link(target) } else { ("<span class=\"ref\">", "</span>") }
+        if self.links.len() == 1 { self.link() } else { ("<span class=\"ref\">", "</span>") }
     }
-}
 
-/// Headings of a message stand below the page's own three levels.
-fn heading(level: HeadingLevel) -> (&'static str, &'static str) {
-    match level {
-        HeadingLevel::H1 => ("<h4>", "</h4>\n"),
-        HeadingLevel::H2 => ("<h5>", "</h5>\n"),
-        _ => ("<h6>", "</h6>\n"),
+    /// Headings of a message stand below the page's own three levels, and never skip one.
+    fn heading(&mut self, level: HeadingLevel) -> (&'static str, &'static str) {
+        while self.headings.last().is_some_and(|above| *above >= level) {
+            self.headings.pop();
+        }
+        self.headings.push(level);
+        match self.headings.len() {
+            1 => ("<h4>", "</h4>\n"),
+            2 => ("<h5>", "</h5>\n"),
+            _ => ("<h6>", "</h6>\n"),
+        }
     }
 }
 
 /// Whether an address may be a link: `http`, `https` and `mailto` and nothing else, however it is written.
 fn is_followed(address: &str) -> bool {
     const SCHEMES: [&str; 3] = ["http://", "https://", "mailto:"];
-    let starts = |scheme: &&str| {
-        address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    };
+    let starts =
+        |scheme: &&str| address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     SCHEMES.iter().any(|scheme| starts(&scheme)) && !address.contains(char::is_control)
 }

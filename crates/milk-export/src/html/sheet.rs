@@ -1,5 +1,7 @@
 //! The only way to write into a page: markup is a text of milk's own, everything else is escaped on the way in.
 
+use std::path::Path;
+
 use crate::cut;
 use crate::harmless;
 use crate::redact::Redactor;
@@ -13,6 +15,8 @@ const DIFF_STEPS_LIMIT: u64 = 60_000_000;
 pub(super) struct Sheet {
     out: String,
     redact: Redactor,
+    /// The session's directory, redacted, with a slash behind it.
+    cwd: String,
     /// Bytes left for pictures.
     pictures_left: usize,
     /// Steps left for diffs.
@@ -20,13 +24,39 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn new(redact: Redactor) -> Self {
-        Self { out: String::new(), redact, pictures_left: PICTURES_LIMIT, diff_steps_left: DIFF_STEPS_LIMIT }
+    pub(super) fn new(redact: Redactor, cwd: &Path) -> Self {
+        let cwd = format!("{}/", redact.path(cwd).trim_end_matches('/'));
+        Self {
+            out: String::new(),
+            redact,
+            cwd,
+            pictures_left: PICTURES_LIMIT,
+            diff_steps_left: DIFF_STEPS_LIMIT,
+        }
     }
 
     /// An empty sheet with the same redaction.
     pub(super) fn blank(&self) -> Self {
-        Self::new(self.redact.clone())
+        Self::new(self.redact.clone(), Path::new(&self.cwd))
+    }
+
+    /// A redacted path or `file:` address as people say it: from the session's directory where it is inside.
+    pub(super) fn near<'a>(&self, place: &'a str) -> &'a str {
+        let path = place.strip_prefix("file://").unwrap_or(place);
+        match path.strip_prefix(&self.cwd) {
+            Some(inside) if !inside.is_empty() => inside,
+            _ => place,
+        }
+    }
+
+    /// Whether nothing but blanks was written since the page was so long.
+    pub(super) fn is_blank_since(&self, length: usize) -> bool {
+        self.out.get(length..).is_none_or(|written| written.trim().is_empty())
+    }
+
+    /// How long the page is, in bytes.
+    pub(super) fn length(&self) -> usize {
+        self.out.len()
     }
 
     pub(super) fn append(&mut self, other: Self) {

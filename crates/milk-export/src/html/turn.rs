@@ -56,7 +56,8 @@ fn heading(sheet: &mut Sheet, turn: &Turn, place: usize) {
     sheet.raw("\">Turn ");
     sheet.bare_number(turn.id.0);
     sheet.raw("</h2>\n");
-    let at_ms = turn.start.as_ref().map(|start| start.at_ms).or_else(|| turn.steps.first().map(|step| step.at_ms));
+    let at_ms =
+        turn.start.as_ref().map(|start| start.at_ms).or_else(|| turn.steps.first().map(|step| step.at_ms));
     if let Some(at_ms) = at_ms {
         sheet.raw("<p class=\"when\">");
         super::time(sheet, at_ms);
@@ -98,7 +99,9 @@ fn close_speaker(sheet: &mut Sheet, speaker: Option<&Speaker>) {
 
 fn write_step(sheet: &mut Sheet, step: &Step) {
     if let Some(thinking) = step.said.thinking.as_deref().filter(|thinking| !thinking.trim().is_empty()) {
-        sheet.raw("<details class=\"thought\"><summary>Thought</summary>\n<p class=\"verbatim\" dir=\"auto\">");
+        sheet.raw(
+            "<details class=\"thought\"><summary>Thought</summary>\n<p class=\"verbatim\" dir=\"auto\">",
+        );
         sheet.bounded(thinking.trim(), THOUGHT_LIMIT);
         sheet.raw("</p></details>\n");
     }
@@ -117,7 +120,9 @@ fn mark(sheet: &mut Sheet, trouble: Trouble<'_>) {
         Trouble::Interrupted => "<p class=\"mark bad\"><strong>This turn was interrupted:</strong> ",
         Trouble::Refused => "<p class=\"mark bad\"><strong>This turn was refused:</strong> ",
         Trouble::Cancelled => "<p class=\"mark warn\"><strong>This turn was cancelled:</strong> ",
-        Trouble::OutputLimit | Trouble::RequestLimit => "<p class=\"mark warn\"><strong>This turn was stopped:</strong> ",
+        Trouble::OutputLimit | Trouble::RequestLimit => {
+            "<p class=\"mark warn\"><strong>This turn was stopped:</strong> "
+        }
         Trouble::Unfinished => "<p class=\"mark warn\"><strong>This turn is unfinished:</strong> ",
     };
     sheet.raw(opening);

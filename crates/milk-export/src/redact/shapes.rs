@@ -110,7 +110,8 @@ fn authorization(bytes: &[u8], at: usize) -> Option<Found> {
         let scheme = SCHEMES.iter().find_map(|scheme| tokens::word(bytes, after, scheme));
         return match scheme {
             Some(value) => credential(bytes, tokens::blanks(bytes, value), 1),
-            None => credential(bytes, after, 16).filter(|found| tokens::looks_random(&bytes[found.start..found.end])),
+            None => credential(bytes, after, 16)
+                .filter(|found| tokens::looks_random(&bytes[found.start..found.end])),
         };
     }
     let after = tokens::word(bytes, at, b"bearer")?;

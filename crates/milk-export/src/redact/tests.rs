@@ -42,7 +42,10 @@ fn credentials_are_masked_by_their_shape() {
         ("https://me:pass@example.org/x", "https://***@example.org/x"),
         ("postgres://app:p@ss@db:5432/x", "postgres://***@db:5432/x"),
         ("OPENAI_API_KEY=abcdef0123456789", "OPENAI_API_KEY=***"),
-        ("export AWS_SECRET_ACCESS_KEY=\"wJalrXUtnFEMI/K7MDENG/bPxRfiCY\"", "export AWS_SECRET_ACCESS_KEY=\"***\""),
+        (
+            "export AWS_SECRET_ACCESS_KEY=\"wJalrXUtnFEMI/K7MDENG/bPxRfiCY\"",
+            "export AWS_SECRET_ACCESS_KEY=\"***\"",
+        ),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG==", "aws_secret_access_key = ***"),
         ("GET /v1?access_token=abc123abc123abc&x=1", "GET /v1?access_token=***&x=1"),
         (r#"{"api_key": "abc123abc123abc"}"#, r#"{"api_key": "***"}"#),
@@ -87,8 +90,12 @@ fn ordinary_text_is_left_alone() {
 
 #[test]
 fn values_are_cleaned_in_depth() {
-    let value = json!({"headers": {"X-Api-Key": "abcd1234efgh5678"}, "list": ["hunter2-known", 1, null, true]});
-    assert_eq!(redactor().value(&value), json!({"headers": {"X-Api-Key": "***"}, "list": ["***", 1, null, true]}));
+    let value =
+        json!({"headers": {"X-Api-Key": "abcd1234efgh5678"}, "list": ["hunter2-known", 1, null, true]});
+    assert_eq!(
+        redactor().value(&value),
+        json!({"headers": {"X-Api-Key": "***"}, "list": ["***", 1, null, true]})
+    );
     assert_eq!(redactor().value(&json!({"hunter2-known": 1})), json!({"***": 1}));
     assert_eq!(redactor().value(&json!({"password": "short"})), json!({"password": "short"}));
 }
@@ -96,8 +103,24 @@ fn values_are_cleaned_in_depth() {
 #[test]
 fn the_cost_is_linear() {
     let pieces = [
-        "eyJ-AKIA0000000000000000-", "sk-", "eyJa.", "eyJ-", "-----BEGIN PRIVATE KEY-----", "-----BEGIN ", "://", "a://:",
-        "a:b@", "=", "secret=", "secret='", "Authorization: ", "bearer ", "12345678:", "AKIA", "-", "x",
+        "eyJ-AKIA0000000000000000-",
+        "sk-",
+        "eyJa.",
+        "eyJ-",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN ",
+        "://",
+        "a://:",
+        "a:b@",
+        "=",
+        "secret=",
+        "secret='",
+        "Authorization: ",
+        "bearer ",
+        "12345678:",
+        "AKIA",
+        "-",
+        "x",
     ];
     for piece in pieces {
         let text = piece.repeat((1 << 20) / piece.len());
@@ -126,11 +149,25 @@ proptest! {
 /// Texts made of what the scanner looks for, and of anything.
 fn any_text() -> impl Strategy<Value = String> {
     let pieces = prop_oneof![
-        Just("sk-".to_owned()), Just("eyJ".to_owned()), Just(".".to_owned()), Just("-----BEGIN PRIVATE KEY-----".to_owned()),
-        Just("-----END PRIVATE KEY-----".to_owned()), Just("://".to_owned()), Just("@".to_owned()), Just(":".to_owned()),
-        Just("=".to_owned()), Just("secret".to_owned()), Just("api_key".to_owned()), Just("Authorization".to_owned()),
-        Just("Bearer ".to_owned()), Just("\"".to_owned()), Just("***".to_owned()), Just("-".to_owned()),
-        Just("0123456789abcdefABCDEF".to_owned()), "\\PC{0,6}", "[a-z0-9]{1,20}",
+        Just("sk-".to_owned()),
+        Just("eyJ".to_owned()),
+        Just(".".to_owned()),
+        Just("-----BEGIN PRIVATE KEY-----".to_owned()),
+        Just("-----END PRIVATE KEY-----".to_owned()),
+        Just("://".to_owned()),
+        Just("@".to_owned()),
+        Just(":".to_owned()),
+        Just("=".to_owned()),
+        Just("secret".to_owned()),
+        Just("api_key".to_owned()),
+        Just("Authorization".to_owned()),
+        Just("Bearer ".to_owned()),
+        Just("\"".to_owned()),
+        Just("***".to_owned()),
+        Just("-".to_owned()),
+        Just("0123456789abcdefABCDEF".to_owned()),
+        "\\PC{0,6}",
+        "[a-z0-9]{1,20}",
     ];
     proptest::collection::vec(pieces, 0..24).prop_map(|pieces| pieces.concat())
 }

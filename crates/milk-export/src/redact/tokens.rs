@@ -86,7 +86,8 @@ fn prefixed(bytes: &[u8], at: usize, runs: &mut Runs) -> Option<usize> {
             Body::Any => true,
             Body::WithDigit => body.iter().take(64).any(u8::is_ascii_digit),
             Body::Capitals => {
-                body.len() == kind.least && body.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+                body.len() == kind.least
+                    && body.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
             }
         };
     if !fits {
