@@ -119,17 +119,18 @@ impl Transcript for Page {
         for part in std::mem::take(&mut self.fold).finish() {
             self.part(&part);
         }
-        let mut sheet = self.body.blank();
-        sheet.raw(HEAD);
-        self.header(&mut sheet);
-        chart::write(&mut sheet, &self.rows);
-        sheet.raw("<main>\n");
+        let mut head = self.body.blank();
+        head.raw(HEAD);
+        self.header(&mut head);
+        chart::write(&mut head, &self.rows);
+        head.raw("<main>\n");
         if self.rows.is_empty() {
-            sheet.raw("<p class=\"note\">Nothing was said in this session.</p>\n");
+            head.raw("<p class=\"note\">Nothing was said in this session.</p>\n");
         }
-        sheet.append(self.body);
-        sheet.raw("</main>\n<footer class=\"end\"><p>Exported by milk. Times are UTC.</p></footer>\n</body>\n</html>\n");
-        sheet.into_page()
+        let mut page = self.body;
+        page.begin_with(&head);
+        page.raw("</main>\n<footer class=\"end\"><p>Exported by milk. Times are UTC.</p></footer>\n</body>\n</html>\n");
+        page.into_page()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A session as JSON, with everything that its log holds; [`Documents`](crate::Documents) has the shape.
 
+use std::fmt::Write as _;
+
 use milk_core::content::ContentBlock;
 use milk_core::event::Route;
 use milk_core::failure::Failure;
@@ -76,10 +78,16 @@ impl Transcript for JsonDocument {
         for part in std::mem::take(&mut self.fold).finish() {
             self.part(&part);
         }
-        let mut out = format!("{{\n  \"format\": {FORMAT},\n  \"session\": ");
-        indented(&mut out, &self.session, 1);
-        list(&mut out, "turns", &self.turns);
-        list(&mut out, "notes", &self.notes);
+        let mut head = format!("{{\n  \"format\": {FORMAT},\n  \"session\": ");
+        indented(&mut head, &self.session, 1);
+        head.push_str(",\n  \"turns\": [");
+        // In place, as a second copy of a long session would weigh as much again.
+        let mut out = self.turns;
+        out.push_str(closing(&out));
+        out.insert_str(0, &head);
+        out.push_str(",\n  \"notes\": [");
+        out.push_str(&self.notes);
+        out.push_str(closing(&self.notes));
         out.push_str("\n}\n");
         out
     }
@@ -91,12 +99,9 @@ fn append(list: &mut String, value: &Value) {
     indented(list, value, 2);
 }
 
-fn list(out: &mut String, name: &str, elements: &str) {
-    out.push_str(",\n  \"");
-    out.push_str(name);
-    out.push_str("\": [");
-    out.push_str(elements);
-    out.push_str(if elements.is_empty() { "]" } else { "\n  ]" });
+/// What ends a list of these elements.
+fn closing(elements: &str) -> &'static str {
+    if elements.is_empty() { "]" } else { "\n  ]" }
 }
 
 /// Pretty-printed below some levels. A string in JSON holds no raw line feed, so lines can be moved as they are; and only
@@ -111,7 +116,7 @@ fn indented(out: &mut String, value: &Value, levels: usize) {
             c if harmless::stand_in(c).is_some() => {
                 let mut units = [0; 2];
                 for unit in c.encode_utf16(&mut units) {
-                    out.push_str(&format!("\\u{unit:04x}"));
+                    let _ = write!(out, "\\u{unit:04x}");
                 }
             }
             c => out.push(c),

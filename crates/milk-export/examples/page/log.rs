@@ -51,7 +51,13 @@ impl Log {
         self.add(60_000, Record::TurnStarted { turn, origin: TurnOrigin::Client, message, content, work });
     }
 
-    pub(crate) fn say(&mut self, thinking: Option<&str>, text: &str, usage: Option<Usage>, did: Vec<Did>) {
+    pub(crate) fn say(
+        &mut self,
+        thinking: Option<&str>,
+        text: &str,
+        usage: impl Into<Option<Usage>>,
+        did: Vec<Did>,
+    ) {
         let turn = TurnId(self.turn);
         let first = self.calls;
         self.calls += did.len() as u64;
@@ -73,7 +79,7 @@ impl Log {
         let by =
             Speaker { agent: "primary".into(), provider: "ollama".into(), model: "qwen3-coder:30b".into() };
         let message = self.message();
-        self.add(4_300, Record::ModelSaid { turn, message, thought: None, said, usage, by });
+        self.add(4_300, Record::ModelSaid { turn, message, thought: None, said, usage: usage.into(), by });
         for (place, did) in did.into_iter().enumerate() {
             let Did { title, kind, status, output, changes, .. } = did;
             let (call, locations) = (id(place), Vec::new());
@@ -86,8 +92,8 @@ impl Log {
     }
 }
 
-pub(crate) fn usage(input: u64, cached: u64, output: u64) -> Option<Usage> {
-    Some(Usage { input, cached, output })
+pub(crate) fn usage(input: u64, cached: u64, output: u64) -> Usage {
+    Usage { input, cached, output }
 }
 
 pub(crate) fn modified(path: &str, old: &str, new: &str) -> FileChange {

@@ -59,8 +59,9 @@ impl Sheet {
         self.out.len()
     }
 
-    pub(super) fn append(&mut self, other: Self) {
-        self.out.push_str(&other.out);
+    /// Puts what another sheet holds before all that this one does, in place: a page may be large.
+    pub(super) fn begin_with(&mut self, head: &Self) {
+        self.out.insert_str(0, &head.out);
     }
 
     pub(super) fn into_page(self) -> String {

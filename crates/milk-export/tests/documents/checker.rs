@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
                 self.seen.links.push(value);
             }
             "src" if value.starts_with("data:image/") && value.contains(";base64,") => {
-                self.seen.sources.push(value)
+                self.seen.sources.push(value);
             }
             "href" | "src" => return Err(format!("the address {value:?}")),
             "class" => class.push_str(&value),

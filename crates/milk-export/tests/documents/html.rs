@@ -193,7 +193,7 @@ fn very_long_messages_are_shown_as_they_are() {
 
 #[test]
 fn changes_are_coloured_line_by_line() {
-    let old = (1..=30).map(|line| format!("line {line}\n")).collect::<String>();
+    let old = (1..=30).fold(String::new(), |lines, line| lines + "line " + &line.to_string() + "\n");
     let new = old.replace("line 10\n", "line ten\nand more\n").replace("line 25\n", "");
     let (page, seen) = call(did(vec![modified("/home/ada/work/src/a.rs", &old, &new)]));
     let wanted = "<pre class=\"diff\" tabindex=\"0\"><code><span class=\"gap\">⋯ line 7, now 7</span><span> line 7\n</span>\

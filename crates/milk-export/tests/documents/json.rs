@@ -69,7 +69,7 @@ fn every_key_is_there_and_right() {
                 message: "a-1".into(),
                 thought: Some("t-1".into()),
                 said,
-                usage: usage(10, 4, 2),
+                usage: Some(usage(10, 4, 2)),
                 by: speaker,
             },
         ),

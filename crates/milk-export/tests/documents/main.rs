@@ -1,5 +1,7 @@
 //! Documents as a whole: what is in them, and what never is.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+
 mod checker;
 mod hostile;
 mod html;
