@@ -22,7 +22,7 @@ def find(node, playwright, report):
             raise install.InstallError(f"MILK_CHROMIUM={asked} does not start: {problem}")
         return asked
     tried = []
-    for way in (on_the_machine, lambda: from_playwright(node, playwright, report), lambda: from_apt(report)):
+    for way in (on_the_machine, lambda: from_apt(report), lambda: from_playwright(node, playwright, report)):
         try:
             path = way()
             problem = why_not(path)

@@ -129,8 +129,7 @@ impl Turn {
         })
     }
 
-    /// Whether its calls belong to it but have no end because it was cut short, in words; `None` for a turn that ended
-    /// as turns should.
+    /// How it came out, if it did not simply end.
     pub(crate) fn trouble(&self) -> Option<Trouble<'_>> {
         let Some(end) = &self.end else {
             return Some(match self.place {

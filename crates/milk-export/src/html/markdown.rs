@@ -210,5 +210,5 @@ fn is_followed(address: &str) -> bool {
     const SCHEMES: [&str; 3] = ["http://", "https://", "mailto:"];
     let starts =
         |scheme: &str| address.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    SCHEMES.into_iter().any(starts) && !address.contains(char::is_control)
+    SCHEMES.into_iter().any(starts)
 }

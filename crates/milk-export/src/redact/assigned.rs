@@ -48,8 +48,7 @@ pub(super) fn after_separator(bytes: &[u8], at: usize) -> Option<Found> {
     Some(Found { start, end })
 }
 
-/// Whether a field's text is to be masked for the field's name. Nothing is left to tell code from values here, so
-/// only what is empty, or stands for a secret that is elsewhere, is shown.
+/// Whether a field's text is to be masked for the field's name. What is short, has blanks, or is a mere word is no key.
 pub(super) fn is_secret_value(name: &str, value: &str) -> bool {
     is_secret_name(name.as_bytes())
         && value.len() >= SHORTEST_VALUE
