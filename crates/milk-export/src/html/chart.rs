@@ -42,7 +42,9 @@ impl Row {
 struct Bar<'a> {
     first: &'a Row,
     last: &'a Row,
+    /// Their sum; nothing where no server gave any numbers.
     usage: Usage,
+    is_known: bool,
 }
 
 /// Writes the chart and its table.
@@ -75,7 +77,12 @@ fn bars(rows: &[Row]) -> Vec<Bar<'_>> {
                 cached: sum.cached.saturating_add(next.cached),
                 output: sum.output.saturating_add(next.output),
             });
-            Some(Bar { first: turns.first()?, last: turns.last()?, usage })
+            Some(Bar {
+                first: turns.first()?,
+                last: turns.last()?,
+                usage,
+                is_known: turns.iter().any(|row| row.usage.is_some()),
+            })
         })
         .collect()
 }
@@ -151,7 +158,7 @@ fn table(sheet: &mut Sheet, bars: &[Bar<'_>], known: bool) {
         "</summary>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Turn</th>",
     );
     if known {
-        sheet.raw("<th scope=\"col\">In</th><th scope=\"col\">Cached</th><th scope=\"col\">Out</th>");
+        sheet.raw("<th scope=\"col\" class=\"n\">In</th><th scope=\"col\" class=\"n\">Cached</th><th scope=\"col\" class=\"n\">Out</th>");
     }
     sheet.raw("<th scope=\"col\">Prompt</th></tr></thead>\n<tbody>\n");
     for bar in bars {
@@ -167,7 +174,11 @@ fn table(sheet: &mut Sheet, bars: &[Bar<'_>], known: bool) {
         if known {
             for number in [bar.usage.input, bar.usage.cached, bar.usage.output] {
                 sheet.raw("<td class=\"n\">");
-                sheet.number(number);
+                if bar.is_known {
+                    sheet.number(number)
+                } else {
+                    sheet.raw("—")
+                }
                 sheet.raw("</td>");
             }
         }

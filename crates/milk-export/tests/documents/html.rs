@@ -85,6 +85,7 @@ fn tokens_are_bars_and_numbers() {
         "{page}"
     );
     assert!(page.contains("<th scope=\"row\"><a href=\"#t2\">2</a></th><td class=\"n\">15,410</td><td class=\"n\">12,300</td><td class=\"n\">746</td><td dir=\"auto\">Do it. Keep it small.</td>"), "{page}");
+    assert!(page.contains("\">4</a></th><td class=\"n\">—</td>"), "{page}");
     assert!(seen.text.contains("10 s · 5,160 tokens in (2,100 from cache) · 500 out"), "{}", seen.text);
 }
 
