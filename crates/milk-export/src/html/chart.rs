@@ -175,9 +175,9 @@ fn table(sheet: &mut Sheet, bars: &[Bar<'_>], known: bool) {
             for number in [bar.usage.input, bar.usage.cached, bar.usage.output] {
                 sheet.raw("<td class=\"n\">");
                 if bar.is_known {
-                    sheet.number(number)
+                    sheet.number(number);
                 } else {
-                    sheet.raw("—")
+                    sheet.raw("—");
                 }
                 sheet.raw("</td>");
             }

@@ -1,4 +1,4 @@
-//! Credentials known by their shape, masked in one pass over a text. Every step either consumes what it read or reads a
+//! Credentials known by their shape, masked in two passes over a text. Every step either consumes what it read or reads a
 //! bounded piece, so that the cost is linear whatever the text.
 
 use super::MASK;
@@ -16,25 +16,23 @@ pub(super) struct Found {
 
 /// The text with its credentials masked; `None` where there are none.
 pub(super) fn mask(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
+    // Key blocks first: their dashes would pass for parts of tokens.
+    let blocks = replace(text, private_key);
     let mut runs = Runs::default();
+    let rest = replace(blocks.as_deref().unwrap_or(text), |bytes, at| credential_at(bytes, at, &mut runs));
+    rest.or(blocks)
+}
+
+/// The text with a mask for everything that is found; `None` if that is nothing.
+fn replace(text: &str, mut find: impl FnMut(&[u8], usize) -> Option<Found>) -> Option<String> {
+    let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut at, mut kept) = (0, 0);
-    while let Some(&byte) = bytes.get(at) {
-        let word_start = at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1] != b'_';
-        let found = match byte {
-            b'-' => private_key(bytes, at),
-            b':' => password_in_address(bytes, at).or_else(|| assigned::after_separator(bytes, at)),
-            b'=' => assigned::after_separator(bytes, at),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' if word_start => {
-                tokens::token(bytes, at, &mut runs).or_else(|| authorization(bytes, at))
-            }
-            _ => None,
-        };
-        match found {
+    while at < bytes.len() {
+        match find(bytes, at) {
             Some(Found { start, end }) => {
                 // All bounds stand beside ASCII characters, so they are boundaries of characters.
-                out.push_str(&text[kept..start.max(kept)]);
+                out.push_str(&text[kept..start]);
                 out.push_str(MASK);
                 (at, kept) = (end, end);
             }
@@ -44,11 +42,24 @@ pub(super) fn mask(text: &str) -> Option<String> {
     (kept > 0).then(|| out + &text[kept..])
 }
 
+/// What is given away at this place, apart from key blocks.
+fn credential_at(bytes: &[u8], at: usize, runs: &mut Runs) -> Option<Found> {
+    let begins_word = || at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1] != b'_';
+    match bytes[at] {
+        b':' => password_in_address(bytes, at).or_else(|| assigned::after_separator(bytes, at)),
+        b'=' => assigned::after_separator(bytes, at),
+        byte if byte.is_ascii_alphanumeric() && begins_word() => {
+            tokens::token(bytes, at, runs).or_else(|| authorization(bytes, at))
+        }
+        _ => None,
+    }
+}
+
 /// A PEM block, `-----BEGIN … PRIVATE KEY-----` up to its end, or as far as it looks like one.
 fn private_key(bytes: &[u8], at: usize) -> Option<Found> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const LONGEST_LABEL: usize = 64;
-    if !bytes[at..].starts_with(BEGIN) {
+    if bytes[at] != b'-' || !bytes[at..].starts_with(BEGIN) {
         return None;
     }
     let label = &bytes[at + BEGIN.len()..];
@@ -98,6 +109,10 @@ fn password_in_address(bytes: &[u8], at: usize) -> Option<Found> {
     let authority = &authority[..authority.iter().position(ends).unwrap_or(authority.len())];
     let at_sign = authority.iter().rposition(|byte| *byte == b'@')?;
     let colon = authority[..at_sign].iter().position(|byte| *byte == b':')?;
+    // What was masked already is not masked again.
+    if authority[..at_sign].windows(MASK.len()).any(|piece| piece == MASK.as_bytes()) {
+        return None;
+    }
     // An empty password is none.
     (colon + 1 < at_sign).then_some(Found { start: at + 3, end: at + 3 + at_sign })
 }

@@ -40,6 +40,9 @@ fn credentials_are_masked_by_their_shape() {
         ("jwt eyJhbGciOi.eyJzdWIiOiIx.sig-nature_1 end", "jwt *** end"),
         ("bot 1234567890:AAFAKEabcdefghijklmnopqrstuvwxyz123", "bot ***"),
         ("https://me:pass@example.org/x", "https://***@example.org/x"),
+        ("https://me:***@example.org/", "https://me:***@example.org/"),
+        ("ghp_0123456789abcdefghij-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "******"),
+        ("s://:-----BEGIN PRIVATE KEY-----@", "s://:***@"),
         ("postgres://app:p@ss@db:5432/x", "postgres://***@db:5432/x"),
         ("OPENAI_API_KEY=abcdef0123456789", "OPENAI_API_KEY=***"),
         (
