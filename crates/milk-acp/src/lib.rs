@@ -16,6 +16,7 @@ mod visible;
 mod wire;
 mod writer;
 
+pub use map::ReplayIds;
 pub use peer::CallError;
 pub use serve::{AcpSettings, PromptResponse, ServeEnd, serve};
 pub use wire::Version;

@@ -54,6 +54,9 @@ impl RpcError {
         match error {
             OpenError::Unknown(id) => Self::unknown_session(method, id.as_str()),
             OpenError::Failed(failure) => Self::Failed(failure),
+            taken @ OpenError::Taken(_) => {
+                Self::Failed(Failure { retryable: true, ..Failure::new("session_taken", taken.to_string()) })
+            }
             locked @ OpenError::Locked { .. } => Self::Failed(Failure {
                 retryable: true,
                 ..Failure::new("session_locked", locked.to_string())

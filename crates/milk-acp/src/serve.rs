@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::dispatch::Connection;
 use crate::frame::LineReader;
 use crate::link::Link;
-use crate::profile::ProfileOverrides;
+use crate::map::ReplayIds;
+use crate::profile::{ProfileOverrides, SessionLoad};
 use crate::writer::Writer;
 
 /// How long answers that are under way may take after the input has ended.
@@ -27,6 +28,10 @@ pub struct AcpSettings {
     pub version: String,
     /// When `session/prompt` is answered, for clients that do not say (`acp_prompt_response`, R6).
     pub prompt_response: PromptResponse,
+    /// Which ids replayed messages have, for clients that do not say (`acp_replay_ids`, R27).
+    pub replay_ids: ReplayIds,
+    /// Whether v1's `session/load` is offered (`acp_session_load`, R40); `None` leaves it to the client's profile.
+    pub session_load: Option<SessionLoad>,
     /// Changes to the table of client profiles (`acp_clients`, R39).
     pub clients: ProfileOverrides,
 }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use milk_acp::profile::ProfileOverrides;
-use milk_acp::{AcpSettings, PromptResponse, ServeEnd};
+use milk_acp::profile::{ProfileOverrides, SessionLoad};
+use milk_acp::{AcpSettings, PromptResponse, ReplayIds, ServeEnd};
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +65,14 @@ pub(crate) fn settings(process: &Process) -> AcpSettings {
             milk_config::PromptResponse::Held => PromptResponse::Held,
             milk_config::PromptResponse::Accepted => PromptResponse::Accepted,
         },
+        replay_ids: match loaded.config.acp_replay_ids() {
+            milk_config::ReplayIds::Hist => ReplayIds::Hist,
+            milk_config::ReplayIds::Live => ReplayIds::Live,
+        },
+        session_load: loaded
+            .config
+            .acp_session_load()
+            .map(|offered| if offered { SessionLoad::Offered } else { SessionLoad::Refused }),
         clients: loaded.config.acp_clients().map(client_overrides).unwrap_or_default(),
     }
 }

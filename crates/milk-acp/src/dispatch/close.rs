@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{Done, Reply, Request};
 use crate::rpc_error::RpcError;
+use crate::view::TakenOut;
 use crate::view::answer::result;
 
 const METHOD: &str = "session/close";
@@ -12,11 +13,13 @@ const METHOD: &str = "session/close";
 pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let session = request.fields.required_text("sessionId")?;
     let registry = &request.connection.registry;
-    registry.note_closed(&session);
+    let engine = &request.connection.engine;
+    engine.note_closed(&session);
     let taken = registry.get(&session).and_then(|view| Some((registry.take_out(&view)?, view)));
-    let Some((reserved, view)) = taken else {
+    let Some((TakenOut { ids, reserved }, view)) = taken else {
         return Ok(Reply::Now(result(&json!({}))?));
     };
+    ids.iter().for_each(|id| engine.note_closed(id));
     request.spawn(METHOD, |_, _| async move {
         view.close().await;
         drop(reserved);

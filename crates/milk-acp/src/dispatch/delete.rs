@@ -1,14 +1,16 @@
-//! `session/delete`: closes first, then removes for good.
+//! `session/delete`: removes a session for good.
 
 use std::sync::Arc;
 
+use milk_core::failure::Failure;
 use milk_core::id::SessionId;
+use milk_engine::ReferenceError;
 use serde_json::json;
 
 use super::{Connection, Done, Reply, Request};
 use crate::rpc_error::RpcError;
+use crate::view::TakenOut;
 use crate::view::answer::result;
-use crate::view::{Claim, Reservation};
 
 const METHOD: &str = "session/delete";
 
@@ -17,44 +19,37 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let named = request.fields.required_text("sessionId")?;
     request.spawn(METHOD, |connection, _| async move {
         let session = resolve(&connection, &named).await?;
-        let reserved = close_and_reserve(&connection, &session).await;
-        let deleted = connection.engine.delete_session(&session).await;
-        drop(reserved);
+        close(&connection, &session).await;
+        let deleted = connection.engine.delete(&session).await;
         deleted.map_err(|error| RpcError::from_open(error, METHOD))?;
-        connection.registry.note_closed(session.as_str());
         Ok(Done::from(result(&json!({}))?))
     })
 }
 
 async fn resolve(connection: &Connection, named: &str) -> Result<SessionId, RpcError> {
-    if let Some(session) = connection.registry.get(named).and_then(|view| view.binding()) {
-        return Ok(session);
+    if connection.registry.get(named).is_some() {
+        return Ok(SessionId::from(named));
     }
-    let stored = connection.engine.sessions(None).await.map_err(RpcError::Failed)?;
-    let mut fitting =
-        stored.into_iter().map(|session| session.id).filter(|id| id.as_str().starts_with(named));
-    let unknown = || RpcError::unknown_session(METHOD, named);
-    let first = fitting.next().ok_or_else(unknown)?;
-    let mut rest = fitting.peekable();
-    if rest.peek().is_none() {
-        return Ok(first);
+    match connection.engine.by_id(named).await {
+        Ok(found) => Ok(found.id),
+        Err(ReferenceError::NoMatch(_) | ReferenceError::Ambiguous { .. }) => {
+            Err(RpcError::unknown_session(METHOD, named))
+        }
+        Err(error @ ReferenceError::Failed(_)) => Err(RpcError::Failed(Failure {
+            retryable: true,
+            ..Failure::new("store_failed", error.to_string())
+        })),
     }
-    // Several begin so; one of them may be it exactly.
-    std::iter::once(first).chain(rest).find(|id| id.as_str() == named).ok_or_else(unknown)
 }
 
-/// Ends the session's view, if it has one, and keeps others from the session.
-async fn close_and_reserve(connection: &Arc<Connection>, session: &SessionId) -> Reservation {
-    loop {
-        match connection.registry.claim(session) {
-            Claim::Mine(reserved) => return reserved,
-            Claim::Busy(done) => done.cancelled().await,
-            Claim::Live(view) => {
-                if let Some(reserved) = connection.registry.take_out(&view) {
-                    view.close().await;
-                    return reserved;
-                }
-            }
-        }
+/// Closes the view that the client knows by this id, whatever it talks to now. One that only talks to the session goes on
+/// with a fresh one: the engine sees to that.
+async fn close(connection: &Arc<Connection>, session: &SessionId) {
+    let registry = &connection.registry;
+    let Some(view) = registry.get(session.as_str()) else { return };
+    if let Some(TakenOut { ids, reserved }) = registry.take_out(&view) {
+        ids.iter().for_each(|id| connection.engine.note_closed(id));
+        view.close().await;
+        drop(reserved);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Reply, Request};
-use crate::map::NOTIFICATIONS;
+use crate::map::{NOTIFICATIONS, ReplayIds};
 use crate::profile;
 use crate::rpc_error::RpcError;
 use crate::serve::{AcpSettings, PromptResponse};
@@ -14,28 +14,38 @@ use crate::wire::{Version, v1, v2};
 
 /// What counts before `initialize`: v2, and nothing known of the client.
 pub(super) fn uninitialized(settings: &AcpSettings) -> Shapes {
-    shapes(Version::V2, "", settings.prompt_response, settings)
+    shapes(Version::V2, "", settings.prompt_response, settings.replay_ids, settings)
 }
 
 pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let settings = &request.connection.settings;
     let fields = &request.fields;
     let name = client_name(fields);
-    let negotiated = shapes(version(fields), &name, prompt_response(fields, settings), settings);
+    let (prompts, ids) = (prompt_response(fields, settings), replay_ids(fields, settings));
+    let negotiated = shapes(version(fields), &name, prompts, ids, settings);
     tracing::info!(client = %crate::visible::line(&name), version = ?negotiated.version, "a client said hello");
 
     let meta = meta();
     let answer = match negotiated.version {
-        Version::V1 => result(&v1::initialized(&settings.version, meta)),
+        Version::V1 => result(&v1::initialized(&settings.version, negotiated.profile.session_load, meta)),
         Version::V2 => result(&v2::initialized(&settings.version, meta)),
     };
     *request.connection.shapes.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = negotiated;
     Ok(Reply::Now(answer?))
 }
 
-fn shapes(version: Version, name: &str, prompt_response: PromptResponse, settings: &AcpSettings) -> Shapes {
-    let profile = profile::choose(version, name, &settings.clients);
-    Shapes { version, profile, prompt_response }
+fn shapes(
+    version: Version,
+    name: &str,
+    prompt_response: PromptResponse,
+    replay_ids: ReplayIds,
+    settings: &AcpSettings,
+) -> Shapes {
+    let mut profile = profile::choose(version, name, &settings.clients);
+    if let Some(offered) = settings.session_load {
+        profile.session_load = offered;
+    }
+    Shapes { version, profile, prompt_response, replay_ids }
 }
 
 /// Exactly `1` is v1, and everything else v2 (R1).
@@ -57,6 +67,14 @@ fn prompt_response(fields: &Fields<'_>, settings: &AcpSettings) -> PromptRespons
         Some("accepted") => PromptResponse::Accepted,
         Some("held") => PromptResponse::Held,
         _ => settings.prompt_response,
+    }
+}
+
+fn replay_ids(fields: &Fields<'_>, settings: &AcpSettings) -> ReplayIds {
+    match fields.milk_meta("replayIds").as_ref().and_then(Value::as_str) {
+        Some("live") => ReplayIds::Live,
+        Some("hist") => ReplayIds::Hist,
+        _ => settings.replay_ids,
     }
 }
 

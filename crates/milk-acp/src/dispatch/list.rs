@@ -1,13 +1,11 @@
 //! `session/list`: stored sessions, last use first, 50 a page (contract; R21, R23).
 
-use std::collections::HashSet;
-
 use agent_client_protocol_schema::{v1, v2};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use milk_core::id::SessionId;
-use milk_core::session::SessionSummary;
+use milk_core::session::{SessionPage, SessionQuery, SessionSummary, Worth};
 
 use super::{Connection, Done, Reply, Request, directory};
 use crate::rpc_error::RpcError;
@@ -25,13 +23,12 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     };
     request.spawn(METHOD, move |connection, shapes| async move {
         let cwd = cwd.as_deref().map(directory);
-        let stored = connection.engine.sessions(cwd.as_deref()).await.map_err(RpcError::Failed)?;
         let open = open_sessions(&connection);
-        let listed: Vec<SessionSummary> =
-            stored.into_iter().filter(|session| is_listed(session, &open)).collect();
-        let page = listed.iter().skip(offset).take(PAGE);
-        let next = offset.saturating_add(PAGE);
-        let next = (next < listed.len()).then(|| cursor(next));
+        let query = SessionQuery { cwd, worth: Worth::Used { open }, offset, limit: PAGE };
+        let SessionPage { sessions, more } =
+            connection.engine.list(&query).await.map_err(RpcError::Failed)?;
+        let page = sessions.iter();
+        let next = more.then(|| cursor(offset.saturating_add(PAGE)));
         Ok(Done::from(match shapes.version {
             Version::V1 => {
                 let page = page.map(|session| wire::v1::session_info(session, updated_at(session))).collect();
@@ -46,13 +43,9 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     })
 }
 
-fn open_sessions(connection: &Connection) -> HashSet<SessionId> {
+/// What is open is listed whatever it holds (R23).
+fn open_sessions(connection: &Connection) -> Vec<SessionId> {
     connection.registry.views().iter().filter_map(|view| view.binding()).collect()
-}
-
-/// A session without a turn is noise, unless it is open or has a name (R23).
-fn is_listed(session: &SessionSummary, open: &HashSet<SessionId>) -> bool {
-    session.turns > 0 || session.name.is_some() || open.contains(&session.id)
 }
 
 /// RFC 3339 in UTC; nothing for a time that is none.
@@ -100,6 +93,8 @@ mod tests {
             name: None,
             first_prompt: None,
             turns: 0,
+            entries: 0,
+            created_ms: 0,
             last_used_ms,
         };
         assert_eq!(updated_at(&session(1_790_000_000_123)).as_deref(), Some("2026-09-21T14:13:20.123Z"));

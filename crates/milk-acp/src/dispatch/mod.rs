@@ -88,6 +88,7 @@ const METHODS: &[(&str, Handler)] = &[
     ("session/cancel", cancel::handle),
     ("session/list", list::handle),
     ("session/resume", resume::handle),
+    ("session/load", resume::load),
     ("session/close", close::handle),
     ("session/delete", delete::handle),
 ];

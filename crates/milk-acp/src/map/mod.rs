@@ -2,6 +2,7 @@
 //! here and nowhere else.
 
 mod live;
+mod replay;
 mod v1;
 mod v2;
 
@@ -87,6 +88,9 @@ struct FirstRowNotice<'a> {
     session_id: &'a str,
     update: Box<FirstRow>,
 }
+
+pub use replay::ReplayIds;
+pub(crate) use replay::{complete as replay_complete, show as show_replayed};
 
 /// Takes the updates that an event becomes, in order.
 pub(crate) type Out<'a> = &'a mut dyn FnMut(Update);

@@ -86,6 +86,7 @@ impl Map {
                 }
             }
             EventKind::State(_)
+            | EventKind::Replayed(_)
             | EventKind::Asked { .. }
             | EventKind::AskWithdrawn(_)
             | EventKind::PromptEnded(_) => {}

@@ -70,7 +70,10 @@ impl Map {
                     out(Update::V2(v2::SessionUpdate::UsageUpdate(v2::UsageUpdate::new(used, size))));
                 }
             }
-            EventKind::Asked { .. } | EventKind::AskWithdrawn(_) | EventKind::PromptEnded(_) => {}
+            EventKind::Replayed(_)
+            | EventKind::Asked { .. }
+            | EventKind::AskWithdrawn(_)
+            | EventKind::PromptEnded(_) => {}
         }
     }
 

@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use milk_core::BoxFuture;
 use milk_core::content::ContentBlock;
-use milk_core::event::{Event, EventKind, PromptOutcome, State};
+use milk_core::event::{Event, EventKind, PromptOutcome, ReplayItem, State};
 use milk_core::id::{MessageId, PromptId, QuestionId, SessionId};
 use milk_core::ports::EventSink;
-use milk_engine::{Conversation, next_prompt_id};
+use milk_engine::{Conversation, OpenError, next_prompt_id};
 
 use self::gate::Gate;
-pub(crate) use self::registry::{Claim, Registry, Reservation};
+pub(crate) use self::registry::{Claim, Registry, Reservation, TakenOut};
 use crate::link::Link;
-use crate::map::{Map, Out};
+use crate::map::{Map, Out, ReplayIds, replay_complete, show_replayed};
 use crate::peer::{CallId, RawId, RequestKey};
 use crate::profile::{OutsideTurn, Profile};
 use crate::serve::PromptResponse;
@@ -41,6 +41,7 @@ pub(crate) struct Shapes {
     pub(crate) version: Version,
     pub(crate) profile: Profile,
     pub(crate) prompt_response: PromptResponse,
+    pub(crate) replay_ids: ReplayIds,
 }
 
 /// A conversation's front end on the wire.
@@ -51,6 +52,8 @@ pub(crate) struct View {
     shapes: Shapes,
     /// Set once, before the view is registered.
     conversation: OnceLock<Conversation>,
+    /// The session that the view began with; set with the conversation.
+    first: OnceLock<SessionId>,
     state: Mutex<ViewState>,
 }
 
@@ -67,6 +70,16 @@ struct ViewState {
     /// Notices that a v1 client is told in its next turn (R39).
     held_notices: VecDeque<(MessageId, String)>,
     flush: Flush,
+    replays: Replays,
+}
+
+/// When stored history may leave (R22).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replays {
+    /// With everything else that the view says.
+    WithTheRest,
+    /// At once: the client asked for it by the session's id and waits for it.
+    AtOnce,
 }
 
 /// A prompt whose request has no answer yet, or had it early.
@@ -106,16 +119,18 @@ impl View {
                 questions: HashMap::new(),
                 held_notices: VecDeque::new(),
                 flush: Flush::Unplanned,
+                replays: Replays::WithTheRest,
             };
             let (me, state) = (me.clone(), Mutex::new(state));
-            Self { me, link, shapes, conversation: OnceLock::new(), state }
+            Self { me, link, shapes, conversation: OnceLock::new(), first: OnceLock::new(), state }
         })
     }
 
     /// Binds the view to its conversation, named `handle`.
     pub(crate) fn bind(&self, conversation: Conversation, handle: Handle) {
         self.lock().last_named = Some(handle);
-        if self.conversation.set(conversation).is_err() {
+        let first = self.first.set(conversation.session());
+        if first.is_err() || self.conversation.set(conversation).is_err() {
             tracing::error!("a view was bound twice");
         }
     }
@@ -152,6 +167,25 @@ impl View {
         let Some(handle) = state.last_named.clone() else { return };
         let update = answer::commands_update(self.version());
         state.gate.pass(update.address(&handle), &self.link.writer);
+    }
+
+    /// Shows the stored history to a client that asked for it, before its request is answered (R22). The client knows the view
+    /// by this handle.
+    pub(crate) async fn replay(&self, handle: Handle) -> Result<(), OpenError> {
+        let Some(conversation) = self.conversation() else { return Ok(()) };
+        {
+            let mut state = self.lock();
+            state.last_named = Some(handle);
+            state.replays = Replays::AtOnce;
+        }
+        conversation.replay().await
+    }
+
+    /// Says that a replay is over; v1 has no word for it.
+    pub(crate) fn replay_is_complete(&self, handle: &Handle) {
+        if self.version() == Version::V2 {
+            self.link.writer.push(replay_complete().address(handle));
+        }
     }
 
     /// Hands a prompt to the conversation. It is registered before this returns: a cancel in the next line finds it.
@@ -211,6 +245,22 @@ impl View {
         if is_output {
             self.plan_flush(state, now);
         }
+    }
+
+    /// Stored history is never held: the client asked for it, or must see it (R22).
+    fn show_replayed(&self, state: &mut ViewState, prompt: Option<PromptId>, item: ReplayItem) {
+        let (Some(handle), Some(first)) = (state.handle_for(prompt), self.first.get()) else {
+            tracing::error!("stored history of a view that has no name yet");
+            return;
+        };
+        let (version, ids, replays) = (self.version(), self.shapes.replay_ids, state.replays);
+        show_replayed(version, ids, first, item, &mut |update| {
+            let message = update.address(&handle);
+            match replays {
+                Replays::WithTheRest => state.gate.pass(message, &self.link.writer),
+                Replays::AtOnce => state.gate.pass_by(message, &self.link.writer),
+            }
+        });
     }
 
     /// Upstream's early answer, for clients that asked for it (R6). v1 has none: its answer carries the stop reason.
@@ -321,6 +371,7 @@ impl EventSink for View {
             EventKind::AskWithdrawn(id) => self.withdraw(&mut state, id),
             EventKind::PromptEnded(outcome) => self.ended(&mut state, prompt, outcome),
             EventKind::Notice { id, text } if holds => state.hold_notice(id, text),
+            EventKind::Replayed(item) => self.show_replayed(&mut state, prompt, item),
             shown => self.show(&mut state, prompt, shown),
         }
     }

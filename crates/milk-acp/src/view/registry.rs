@@ -1,4 +1,4 @@
-//! Which handle leads to which view, which sessions are being opened or ended, and which were closed.
+//! Which handle leads to which view, and which sessions are being opened or ended.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::View;
 use crate::wire::Handle;
-
-/// Closed ids that are remembered, at most, and the longest of them in bytes: a client may make up any number.
-const CLOSED: usize = 1 << 16;
-const CLOSED_ID: usize = 64;
 
 /// The views of one connection.
 #[derive(Debug, Default)]
@@ -24,8 +20,6 @@ struct State {
     by_handle: HashMap<Handle, Arc<View>>,
     /// Sessions that somebody is opening, closing or deleting; the token trips when that is done.
     busy: HashMap<SessionId, CancellationToken>,
-    /// Ids that were closed or deleted here: adoption leaves them alone (contract: Resume-by-default).
-    closed: HashSet<String>,
     phase: Phase,
 }
 
@@ -54,6 +48,15 @@ pub(crate) struct Reservation {
     state: Arc<Mutex<State>>,
     /// Taken when the right has passed to a view.
     session: Option<SessionId>,
+}
+
+/// A view that nobody finds any more.
+#[derive(Debug)]
+pub(crate) struct TakenOut {
+    /// Every id that led to it, and that of its session.
+    pub(crate) ids: Vec<String>,
+    /// Its session.
+    pub(crate) reserved: Reservation,
 }
 
 impl Drop for Reservation {
@@ -123,30 +126,25 @@ impl Registry {
         Claim::Mine(self.reserve(&mut state, session))
     }
 
-    /// Takes a view out, with all its handles; they and its session join the closed ones. The reservation keeps others from
-    /// its session until the view has been closed. `None` if somebody else has taken it out.
-    pub(crate) fn take_out(&self, view: &Arc<View>) -> Option<Reservation> {
+    /// Takes a view out, with all its handles. The reservation keeps others from its session until the view has been closed.
+    /// `None` if somebody else has taken it out.
+    pub(crate) fn take_out(&self, view: &Arc<View>) -> Option<TakenOut> {
         let session = view.binding()?;
         let mut state = lock(&self.state);
-        let before = state.by_handle.len();
-        let State { by_handle, closed, .. } = &mut *state;
-        by_handle.retain(|handle, other| {
+        let mut ids = Vec::new();
+        state.by_handle.retain(|handle, other| {
             let stays = !Arc::ptr_eq(other, view);
             if !stays {
-                remember(closed, handle.as_str());
+                ids.push(handle.as_str().to_owned());
             }
             stays
         });
-        if by_handle.len() == before {
+        if ids.is_empty() {
             return None;
         }
-        remember(closed, session.as_str());
-        Some(self.reserve(&mut state, &session))
-    }
-
-    /// Remembers an id as closed.
-    pub(crate) fn note_closed(&self, id: &str) {
-        remember(&mut lock(&self.state).closed, id);
+        ids.push(session.as_str().to_owned());
+        let reserved = self.reserve(&mut state, &session);
+        Some(TakenOut { ids, reserved })
     }
 
     /// Every view, once each.
@@ -170,10 +168,4 @@ impl Registry {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn remember(closed: &mut HashSet<String>, id: &str) {
-    if id.len() <= CLOSED_ID && closed.len() < CLOSED {
-        closed.insert(id.to_owned());
-    }
 }

@@ -13,20 +13,25 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::text_path;
+use crate::profile::SessionLoad;
 use crate::visible;
 
 /// A file's text of more bytes is not sent as a diff, which v1 wants whole, twice.
 const DIFF_LIMIT: usize = 1 << 20;
 
 /// The result of `initialize`.
-pub(crate) fn initialized(version: &str, meta: Map<String, Value>) -> v1::InitializeResponse {
+pub(crate) fn initialized(
+    version: &str,
+    session_load: SessionLoad,
+    meta: Map<String, Value>,
+) -> v1::InitializeResponse {
     let sessions = v1::SessionCapabilities::new()
         .list(v1::SessionListCapabilities::new())
         .resume(v1::SessionResumeCapabilities::new())
         .close(v1::SessionCloseCapabilities::new())
         .delete(v1::SessionDeleteCapabilities::new());
     let capabilities = v1::AgentCapabilities::new()
-        .load_session(false)
+        .load_session(session_load == SessionLoad::Offered)
         .prompt_capabilities(v1::PromptCapabilities::new().embedded_context(true))
         .session_capabilities(sessions)
         .meta(meta);

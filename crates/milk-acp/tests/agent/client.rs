@@ -19,7 +19,12 @@ use crate::rig::settings;
 fn with_milk(model: &Script) -> (Client, Events) {
     let (agent_in, client_out) = io::pipe().unwrap();
     let (client_in, agent_out) = io::pipe().unwrap();
-    tokio::spawn(serve(agent_in, agent_out, engine(model), settings(), CancellationToken::new()));
+    let home = tempfile::tempdir().unwrap();
+    let engine = engine(model, &home);
+    tokio::spawn(async move {
+        let _home = home; // the sessions live as long as the agent does
+        serve(agent_in, agent_out, engine, settings(), CancellationToken::new()).await
+    });
     Client::connect(client_in, client_out).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! The engine's ports, by hand.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -12,18 +12,24 @@ use milk_core::model::{
     ToolArguments, Vision,
 };
 use milk_core::ports::{
-    AgentSource, Clock, CommandPolicy, Grant, GrantStore, Grants, Model, Provisioner, ResolvedAgent,
-    StoreError, Tool,
+    AgentSource, Clock, CommandPolicy, ExportFormat, Exporter, Files, Grant, GrantStore, Grants, Model,
+    Provisioner, ResolvedAgent, StoreError, Tool, Transcript,
 };
-use milk_core::settings::{Agents, PermissionMode, Provision, Settings, TextDelivery, Thoughts};
+use milk_core::record::Logged;
+use milk_core::session::SessionSummary;
+use milk_core::settings::{
+    Agents, PermissionMode, Provision, ResumeByDefault, Settings, TextDelivery, Thoughts,
+};
 use milk_core::tool::{
     Effect, FileAction, FileChange, PreparedCall, ToolError, ToolKind, ToolOutcome, ToolSpec, ToolStatus,
     Workspace,
 };
 use milk_core::{BoxFuture, BoxStream, JsonObject};
 use milk_engine::{Engine, Ports};
-use milk_store::ProcessSessions;
+use milk_files::MilkHome;
+use milk_store::DiskSessions;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 type ModelResult = Result<ModelEvent, ModelError>;
@@ -214,6 +220,7 @@ impl Provisioner for Provisions {
             permissions: PermissionMode::Ask,
             allowed_commands: Vec::new(),
             thoughts: Thoughts::Shown,
+            resume: ResumeByDefault::Adopt,
             delivery: TextDelivery::Streamed,
         };
         let provision = Provision {
@@ -259,12 +266,36 @@ impl GrantStore for Nothing {
     }
 }
 
-/// An engine on these fakes.
-pub(crate) fn engine(model: &Script) -> Engine {
+impl Exporter for Nothing {
+    fn begin(&self, _: ExportFormat, _: &SessionSummary) -> Box<dyn Transcript> {
+        Box::new(NoTranscript)
+    }
+}
+
+struct NoTranscript;
+
+impl Transcript for NoTranscript {
+    fn push(&mut self, _: Logged) {}
+
+    fn finish(self: Box<Self>) -> String {
+        "a transcript".to_owned()
+    }
+}
+
+impl Files for Nothing {
+    fn save<'a>(&'a self, _: &'a Path, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<PathBuf, Failure>> {
+        Box::pin(async { Err(Failure::new("not_written", "there are no files here")) })
+    }
+}
+
+/// An engine on these fakes. Its sessions live as long as the folder does.
+pub(crate) fn engine(model: &Script, home: &TempDir) -> Engine {
     let nothing = Arc::new(Nothing::default());
     Engine::new(Ports {
+        exporter: Arc::<Nothing>::clone(&nothing),
+        files: Arc::<Nothing>::clone(&nothing),
         provisioner: Arc::new(Provisions { model: model.clone() }),
-        sessions: Arc::new(ProcessSessions::new(Arc::<Nothing>::clone(&nothing))),
+        sessions: Arc::new(DiskSessions::new(MilkHome::at(home.path()), Arc::<Nothing>::clone(&nothing))),
         grants: Arc::<Nothing>::clone(&nothing),
         commands: Arc::<Nothing>::clone(&nothing),
         ask_sources: Vec::new(),

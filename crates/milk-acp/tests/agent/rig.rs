@@ -14,6 +14,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use tempfile::TempDir;
+
 use crate::fakes::{Script, engine};
 
 /// How long a test waits for what must come.
@@ -24,6 +26,7 @@ pub(crate) struct Rig {
     pub(crate) model: Script,
     pub(crate) shutdown: CancellationToken,
     runtime: Runtime,
+    _home: TempDir,
     serving: Option<JoinHandle<io::Result<ServeEnd>>>,
     input: Option<PipeWriter>,
     lines: Receiver<Value>,
@@ -40,6 +43,8 @@ pub(crate) fn settings() -> AcpSettings {
     AcpSettings {
         version: "1.2.3".to_owned(),
         prompt_response: PromptResponse::Held,
+        replay_ids: milk_acp::ReplayIds::Hist,
+        session_load: None,
         clients: ProfileOverrides::new(),
     }
 }
@@ -68,12 +73,14 @@ impl Rig {
         let (reader, input) = io::pipe().unwrap();
         let model = Script::new();
         let shutdown = CancellationToken::new();
-        let serving = runtime.spawn(serve(reader, writer, engine(&model), settings, shutdown.clone()));
+        let home = tempfile::tempdir().unwrap();
+        let serving = runtime.spawn(serve(reader, writer, engine(&model, &home), settings, shutdown.clone()));
         let (_, lines) = channel();
         Self {
             model,
             shutdown,
             runtime,
+            _home: home,
             serving: Some(serving),
             input: Some(input),
             lines,

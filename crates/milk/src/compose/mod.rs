@@ -4,6 +4,7 @@
 mod agents;
 mod chat_model;
 mod discovery;
+mod documents;
 mod instructions;
 mod provision;
 
@@ -15,7 +16,7 @@ use milk_config::{Env, MilkHome, Warning};
 use milk_core::ports::Clock;
 use milk_engine::{Engine, Ports};
 use milk_model::HttpClients;
-use milk_store::{DirectoryGrants, ProcessSessions};
+use milk_store::{DirectoryGrants, DiskSessions};
 use milk_tools::WholeCommands;
 use milk_tools::process::ProcessGroups;
 
@@ -24,6 +25,7 @@ use crate::log::say;
 
 pub(crate) use chat_model::look_at;
 pub(crate) use discovery::{Discovery, claude_on_path};
+pub(crate) use documents::Documents;
 
 /// What the whole process shares.
 #[derive(Debug, Clone)]
@@ -73,12 +75,24 @@ impl Process {
     }
 }
 
-/// The engine of this process.
+/// The stored sessions of this home. One for a process: it has the index open.
+pub(crate) fn sessions(process: &Process) -> DiskSessions {
+    DiskSessions::new(process.home.clone(), Arc::new(SystemClock))
+}
+
+/// The engine of this process. Called in its runtime.
 pub(crate) fn engine(process: &Process) -> Engine {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sessions = sessions(process);
+    let warming = sessions.clone();
+    // The index is open and sound by the time that the first session needs it.
+    tokio::spawn(async move { warming.warm_up().await });
+    let documents = Arc::new(Documents::new(process.clone()));
     Engine::new(Ports {
         provisioner: Arc::new(provision::FromConfig::new(process.clone())),
-        sessions: Arc::new(ProcessSessions::new(Arc::clone(&clock))),
+        sessions: Arc::new(sessions),
+        exporter: Arc::<Documents>::clone(&documents),
+        files: documents,
         grants: Arc::new(DirectoryGrants::new(process.home.clone())),
         commands: Arc::new(WholeCommands),
         ask_sources: Vec::new(),

@@ -7,7 +7,9 @@ use milk_config::{Agent, Config, Loaded, Prompt};
 use milk_core::BoxFuture;
 use milk_core::failure::Failure;
 use milk_core::ports::{AgentSource, Provisioner, Tool};
-use milk_core::settings::{Agents, PermissionMode, Provision, Settings, TextDelivery, Thoughts};
+use milk_core::settings::{
+    Agents, PermissionMode, Provision, ResumeByDefault, Settings, TextDelivery, Thoughts,
+};
 use milk_core::tool::Workspace;
 use milk_files::read_bounded;
 use milk_store::DirectoryGrants;
@@ -78,6 +80,7 @@ impl FromConfig {
             permissions: permissions(config, agent),
             allowed_commands: agent.map(|agent| config.bash_allowed_patterns(agent)).unwrap_or_default(),
             thoughts: if config.show_reasoning() { Thoughts::Shown } else { Thoughts::Hidden },
+            resume: if config.acp_resume() { ResumeByDefault::Adopt } else { ResumeByDefault::Fresh },
             delivery: if config.acp_streaming() { TextDelivery::Streamed } else { TextDelivery::Whole },
         };
         let instructions = match agent {
