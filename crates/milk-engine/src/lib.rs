@@ -18,10 +18,12 @@ mod permission;
 mod reference;
 mod replay;
 mod system_prompt;
-mod text;
+pub mod text;
+mod transcript;
 mod turn;
 
 pub use conversation::Conversation;
 pub use engine::{Engine, OpenError, Opened, Origin, Ports, Start};
 pub use ids::next_prompt_id;
-pub use reference::ReferenceError;
+pub use reference::{ReferenceError, by_id_or_name as find_session};
+pub use transcript::transcript;

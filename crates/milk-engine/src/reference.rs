@@ -47,8 +47,9 @@ pub(crate) async fn by_id(store: &dyn SessionStore, text: &str) -> Result<Sessio
     only(text, store.with_prefix(text, TOLD + 1).await?)
 }
 
-/// The same, or else the only session of this directory with this name.
-pub(crate) async fn by_id_or_name(
+/// The session with this id, else the only one whose id begins like this, else the only one of this directory with this
+/// name.
+pub async fn by_id_or_name(
     store: &dyn SessionStore,
     text: &str,
     cwd: &Path,

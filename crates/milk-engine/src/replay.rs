@@ -105,27 +105,23 @@ fn tool_call(ordinal: usize, call: ToolCall, result: Option<Ended>) -> Replayed 
         ToolArguments::Unparsable(raw) => Value::String(raw),
     };
     let input = bounded_value(input);
-    match result {
-        Some(Ended { title, kind, status, output, locations, changes }) => {
-            let status = RowStatus::Ended(status);
-            let changes = if changes_bytes(&changes) <= TEXT * 2 { changes } else { Vec::new() };
-            let row = ToolCallRow { id, name, title, kind, status, input, locations, changes };
-            Replayed::ToolCall { ordinal, row, output: Some(bounded(&output)) }
-        }
-        None => {
-            let row = ToolCallRow {
-                id,
-                title: name.clone(),
-                name,
-                kind: ToolKind::Other,
-                status: RowStatus::Ended(ToolStatus::Failed), // milk was stopped while it ran
-                input,
-                locations: Vec::new(),
-                changes: Vec::new(),
-            };
-            Replayed::ToolCall { ordinal, row, output: None }
-        }
-    }
+    let Some(Ended { title, kind, status, output, locations, changes }) = result else {
+        let row = ToolCallRow {
+            id,
+            title: name.clone(),
+            name,
+            kind: ToolKind::Other,
+            status: RowStatus::Ended(ToolStatus::Failed), // milk was stopped while it ran
+            input,
+            locations: Vec::new(),
+            changes: Vec::new(),
+        };
+        return Replayed::ToolCall { ordinal, row, output: None };
+    };
+    let status = RowStatus::Ended(status);
+    let changes = if changes_bytes(&changes) <= TEXT * 2 { changes } else { Vec::new() };
+    let row = ToolCallRow { id, name, title, kind, status, input, locations, changes };
+    Replayed::ToolCall { ordinal, row, output: Some(bounded(&output)) }
 }
 
 fn changes_bytes(changes: &[FileChange]) -> usize {

@@ -3,13 +3,13 @@
 use milk_core::id::SessionId;
 
 /// The first characters of a session's id, enough to know it by.
-pub(crate) fn short_id(id: &SessionId) -> &str {
+pub fn short_id(id: &SessionId) -> &str {
     let text = id.as_str();
     &text[..text.floor_char_boundary(8)]
 }
 
 /// The beginning of a text on one line, in characters, with an ellipsis where it is cut.
-pub(crate) fn one_line(text: &str, limit: usize) -> String {
+pub fn one_line(text: &str, limit: usize) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if flat.chars().count() <= limit {
         return flat;
@@ -18,7 +18,7 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
 }
 
 /// How long ago a time was, both in milliseconds since the Unix epoch.
-pub(crate) fn age(then_ms: u64, now_ms: u64) -> String {
+pub fn age(then_ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(then_ms) / 1_000;
     let (count, unit) = match seconds {
         0..60 => return "just now".to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn age(then_ms: u64, now_ms: u64) -> String {
 }
 
 /// `1 turn`, `2 turns`.
-pub(crate) fn plural(count: u64, unit: &str) -> String {
+pub fn plural(count: u64, unit: &str) -> String {
     if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") }
 }
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{chat, doctor, log, mock, serve, trust};
+use crate::sessions::SessionsArgs;
+use crate::{chat, doctor, log, mock, serve, sessions, trust};
 
 /// A coding agent for every editor that speaks the Agent Client Protocol.
 #[derive(Debug, Parser)]
@@ -24,6 +25,8 @@ enum Command {
     Chat(ChatArgs),
     /// Say what is configured, what was found and whether it works.
     Doctor,
+    /// List, show, export, delete and tidy up stored sessions.
+    Sessions(SessionsArgs),
     /// Let a project's own .milk/config.json count in full.
     Trust(TrustArgs),
     /// Run a model server that needs no model, to try a client or milk itself against.
@@ -96,6 +99,7 @@ fn run_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Command::Chat(arguments) => chat::run(arguments),
         Command::Doctor => doctor::run(),
+        Command::Sessions(arguments) => sessions::run(arguments),
         Command::Trust(arguments) => trust::run(&arguments),
         Command::Mock(arguments) => mock::run(&arguments),
     }

@@ -9,6 +9,7 @@ mod exit;
 mod log;
 mod mock;
 mod serve;
+mod sessions;
 mod stdio;
 mod trust;
 

@@ -19,7 +19,9 @@ pub(super) fn handle(request: &Request<'_>) -> Result<Reply, RpcError> {
     let Some((TakenOut { ids, reserved }, view)) = taken else {
         return Ok(Reply::Now(result(&json!({}))?));
     };
-    ids.iter().for_each(|id| engine.note_closed(id));
+    for id in &ids {
+        engine.note_closed(id);
+    }
     request.spawn(METHOD, |_, _| async move {
         view.close().await;
         drop(reserved);

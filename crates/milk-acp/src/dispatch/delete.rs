@@ -48,7 +48,9 @@ async fn close(connection: &Arc<Connection>, session: &SessionId) {
     let registry = &connection.registry;
     let Some(view) = registry.get(session.as_str()) else { return };
     if let Some(TakenOut { ids, reserved }) = registry.take_out(&view) {
-        ids.iter().for_each(|id| connection.engine.note_closed(id));
+        for id in &ids {
+            connection.engine.note_closed(id);
+        }
         view.close().await;
         drop(reserved);
     }

@@ -40,7 +40,8 @@ impl Rig {
         let (sender, bytes) = mpsc::channel();
         let link = Link::new(Writer::start(Kept(sender)).unwrap());
         let profile = profile::choose(version, client, &ProfileOverrides::new());
-        let shapes = Shapes { version, profile, prompt_response: PromptResponse::Held, replay_ids: ReplayIds::Hist };
+        let shapes =
+            Shapes { version, profile, prompt_response: PromptResponse::Held, replay_ids: ReplayIds::Hist };
         let view = View::new(Arc::clone(&link), shapes);
         view.named(Handle::new("first"));
         let rig = Self { view, link, bytes };

@@ -1,17 +1,17 @@
 //! `/export` (contract: Exploring after resume).
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use milk_core::BoxFuture;
 use milk_core::id::SessionId;
-use milk_core::ports::{ExportFormat, Transcript};
+use milk_core::ports::{ExportFormat, StoreError};
 use milk_core::session::SessionSummary;
 
 use super::outcome::Outcome;
 use crate::conversation::ConversationState;
 use crate::reference;
 use crate::text::{plural, short_id};
+use crate::transcript::transcript;
 
 /// Longest transcript that is printed into a chat, in bytes.
 const PRINTED: usize = 1024 * 1024;
@@ -88,20 +88,10 @@ async fn document(
     state: &ConversationState,
     id: &SessionId,
     format: ExportFormat,
-) -> Result<(SessionSummary, String), String> {
-    let store = &state.ports().sessions;
-    let summary = store.find(id).await.map_err(|error| error.to_string())?;
-    let transcript: Arc<Mutex<Option<Box<dyn Transcript>>>> =
-        Arc::new(Mutex::new(Some(state.ports().exporter.begin(format, &summary))));
-    let taking = Arc::clone(&transcript);
-    let visit = move |logged| {
-        if let Some(transcript) = &mut *taking.lock().unwrap_or_else(PoisonError::into_inner) {
-            transcript.push(logged);
-        }
-    };
-    store.read(id, Box::new(visit)).await.map_err(|error| error.to_string())?;
-    let taken = transcript.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let document = taken.ok_or("the transcript was lost")?.finish();
+) -> Result<(SessionSummary, String), StoreError> {
+    let ports = state.ports();
+    let summary = ports.sessions.find(id).await?;
+    let document = transcript(&*ports.sessions, &*ports.exporter, &summary, format).await?;
     Ok((summary, document))
 }
 

@@ -76,9 +76,9 @@ async fn new_goes_to_a_fresh_session_and_resume_goes_back() {
 #[tokio::test(start_paused = true)]
 async fn references_are_never_guessed() {
     let rig = Setup::default().open().await;
-    rig.store.put("aaaa1111-x", "/work", Some("one"), vec![started(1, "a")]);
-    rig.store.put("aaaa2222-x", "/work", None, vec![started(1, "b")]);
-    rig.store.put("bbbb3333-x", "/elsewhere", Some("far"), vec![started(1, "c")]);
+    rig.store.put("aaaa1111-x", "/work", Some("one"), &[started(1, "a")]);
+    rig.store.put("aaaa2222-x", "/work", None, &[started(1, "b")]);
+    rig.store.put("bbbb3333-x", "/elsewhere", Some("far"), &[started(1, "c")]);
     let own = rig.conversation.session();
     for (typed, wanted) in [
         ("/resume nothing", "text: no session matches \"nothing\""),
@@ -98,7 +98,7 @@ async fn references_are_never_guessed() {
 #[tokio::test(start_paused = true)]
 async fn a_session_of_another_directory_is_worked_on_there() {
     let rig = Setup::default().open().await;
-    rig.store.put("bbbb3333-x", "/elsewhere", None, vec![started(1, "c"), said(1, "d")]);
+    rig.store.put("bbbb3333-x", "/elsewhere", None, &[started(1, "c"), said(1, "d")]);
     let said = command(&rig, "/resume bbbb").await;
     assert!(said.contains(" in /elsewhere"), "{said}");
     assert_eq!(rig.conversation.workspace(), Workspace::new("/elsewhere"));
@@ -118,7 +118,7 @@ async fn drop_deletes_and_goes_to_a_fresh_session() {
     command(&rig, &format!("/drop {second}")).await;
     let third = rig.conversation.session();
     assert_ne!(third, second);
-    rig.store.put("cccc4444-x", "/work", Some("old stuff"), vec![started(1, "c")]);
+    rig.store.put("cccc4444-x", "/work", Some("old stuff"), &[started(1, "c")]);
     let said = command(&rig, "/drop old stuff").await;
     assert!(said.contains("deleted session cccc4444 (old stuff)"), "{said}");
     assert_eq!(rig.conversation.session(), third);
@@ -192,10 +192,10 @@ async fn two_conversations_that_drop_each_others_session_both_go_on() {
 #[tokio::test(start_paused = true)]
 async fn a_new_conversation_goes_on_with_the_newest_session_of_its_directory() {
     let rig = Setup::default().open().await;
-    rig.store.put("old", "/project", None, vec![started(1, "a"), said(1, "b")]);
-    rig.store.put("new", "/project", None, vec![started(1, "c"), said(1, "d"), started(2, "e")]);
-    rig.store.put("empty", "/project", None, Vec::new());
-    rig.store.put("locked", "/project", None, vec![started(1, "f")]);
+    rig.store.put("old", "/project", None, &[started(1, "a"), said(1, "b")]);
+    rig.store.put("new", "/project", None, &[started(1, "c"), said(1, "d"), started(2, "e")]);
+    rig.store.put("empty", "/project", None, &[]);
+    rig.store.put("locked", "/project", None, &[started(1, "f")]);
     rig.store.lock("locked");
     let (fresh, _) = open(&rig.engine, "/project", Start::Fresh).await;
     assert_eq!(fresh.origin, Origin::Fresh);
@@ -219,7 +219,7 @@ async fn a_new_conversation_goes_on_with_the_newest_session_of_its_directory() {
 #[tokio::test(start_paused = true)]
 async fn of_two_that_open_at_the_same_instant_one_adopts() {
     let rig = Setup::default().open().await;
-    rig.store.put("new", "/project", None, vec![started(1, "c"), said(1, "d")]);
+    rig.store.put("new", "/project", None, &[started(1, "c"), said(1, "d")]);
     let opening = (0..8).map(|_| open(&rig.engine, "/project", Start::Default));
     let opened = futures_util::future::join_all(opening).await;
     let mut sessions: Vec<SessionId> =
@@ -235,7 +235,7 @@ async fn the_setting_for_adoption_is_obeyed() {
     let mut changed = settings();
     changed.resume = milk_core::settings::ResumeByDefault::Fresh;
     let rig = Setup { settings: changed, ..Setup::default() }.open().await;
-    rig.store.put("new", "/project", None, vec![started(1, "c"), said(1, "d")]);
+    rig.store.put("new", "/project", None, &[started(1, "c"), said(1, "d")]);
     let (opened, _) = open(&rig.engine, "/project", Start::Default).await;
     assert_eq!(opened.origin, Origin::Fresh);
 }
@@ -266,8 +266,8 @@ async fn a_client_goes_back_to_where_its_conversation_began() {
 #[tokio::test(start_paused = true)]
 async fn sessions_are_listed_with_a_mark_on_the_own_one() {
     let mut rig = Setup::default().open().await;
-    rig.store.put("aaaa1111-x", "/work", Some("with ``` and \u{1b}[2J"), vec![started(1, "a")]);
-    rig.store.put("bbbb3333-x", "/elsewhere", None, vec![started(1, "c"), said(1, "d")]);
+    rig.store.put("aaaa1111-x", "/work", Some("with ``` and \u{1b}[2J"), &[started(1, "a")]);
+    rig.store.put("bbbb3333-x", "/elsewhere", None, &[started(1, "c"), said(1, "d")]);
     rig.text_turn("hello", "hi").await;
     let own = rig.conversation.session();
     let here = command(&rig, "/sessions").await;
@@ -288,7 +288,7 @@ async fn exports_are_printed_or_saved_and_not_recorded_whole() {
     rig.text_turn("hello", "hi").await;
     let own = rig.conversation.session();
     assert_eq!(command(&rig, "/export").await, format!("text: Text of {own} | hello | /export"));
-    rig.store.put("aaaa1111-x", "/work", None, vec![started(1, "a")]);
+    rig.store.put("aaaa1111-x", "/work", None, &[started(1, "a")]);
     assert_eq!(command(&rig, "/export session aaaa json").await, "text: Json of aaaa1111-x | a");
     let said = command(&rig, "/export html out/page one.html").await;
     assert!(said.ends_with("to /work/out/page one.html"), "{said}");

@@ -32,7 +32,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    fn new(id: &SessionId, cwd: &Path, name: Option<&str>, records: Vec<Record>) -> Self {
+    fn new(id: &SessionId, cwd: &Path, name: Option<&str>, records: &[Record]) -> Self {
         let summary = SessionSummary {
             id: id.clone(),
             cwd: cwd.to_owned(),
@@ -44,7 +44,7 @@ impl Stored {
             last_used_ms: 0,
         };
         let mut stored = Self { summary, records: Vec::new() };
-        stored.take(&records);
+        stored.take(records);
         stored
     }
 
@@ -76,8 +76,8 @@ impl Stored {
 impl FakeStore {
     /// A store whose session `stored` holds these records.
     pub(crate) fn new(journal: Journal, records: Option<Vec<Record>>) -> Self {
-        let stored =
-            records.map(|records| Stored::new(&SessionId::from("stored"), Path::new("/work"), None, records));
+        let stored = records
+            .map(|records| Stored::new(&SessionId::from("stored"), Path::new("/work"), None, &records));
         Self {
             journal,
             failing: Arc::default(),
@@ -88,7 +88,7 @@ impl FakeStore {
     }
 
     /// Stores a further session, as the newest.
-    pub(crate) fn put(&self, id: &str, cwd: &str, name: Option<&str>, records: Vec<Record>) {
+    pub(crate) fn put(&self, id: &str, cwd: &str, name: Option<&str>, records: &[Record]) {
         self.sessions().push(Stored::new(&SessionId::from(id), Path::new(cwd), name, records));
     }
 
@@ -140,7 +140,7 @@ fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
 impl SessionStore for FakeStore {
     fn create<'a>(&'a self, new: NewSession<'a>) -> BoxFuture<'a, Result<Arc<dyn SessionLog>, StoreError>> {
         self.created.lock().unwrap().push(new.id.clone());
-        self.sessions().push(Stored::new(new.id, new.cwd, new.name, Vec::new()));
+        self.sessions().push(Stored::new(new.id, new.cwd, new.name, &[]));
         ready(Ok(self.log(new.id)))
     }
 
