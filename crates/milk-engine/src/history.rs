@@ -206,14 +206,18 @@ mod tests {
         let mut history = History::default();
         let text = "x".repeat(KEPT / 4);
         for id in 1..=20 {
-            turn(id, &text).into_iter().for_each(|record| history.apply(record));
+            for record in turn(id, &text) {
+                history.apply(record);
+            }
         }
         let kept: Vec<u64> = history.turns().map(|turn| turn.id.0).collect();
         assert_eq!(kept, [17, 18, 19, 20]);
         assert_eq!(history.earlier_turns(), 16);
         assert_eq!(history.next_turn(), TurnId(21));
         assert!(history.calls().is_none(), "ids of forgotten calls are not known any more");
-        turn(21, &"y".repeat(KEPT * 2)).into_iter().for_each(|record| history.apply(record));
+        for record in turn(21, &"y".repeat(KEPT * 2)) {
+            history.apply(record);
+        }
         assert_eq!(history.turns().count(), 1, "the newest stays, whatever its size");
     }
 
