@@ -164,6 +164,25 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
+    /// Another milk on the same home and the same model server, initialized. The one before must have ended, or goes on
+    /// beside it where it is kept.
+    pub(crate) async fn another_agent(&self, version: u16, client: &str, meta: Value) -> AgentProcess {
+        let agent = AgentProcess::start(serve(&self.home));
+        let (info_key, capabilities_key) =
+            if version == 1 { ("clientInfo", "clientCapabilities") } else { ("info", "capabilities") };
+        let mut params = json!({"protocolVersion": version, "_meta": meta});
+        params[info_key] = json!({"name": client, "version": "1.0.0"});
+        params[capabilities_key] = json!({});
+        agent.request("initialize", params).await.unwrap();
+        agent
+    }
+
+    /// Ends milk as an editor does and starts it again.
+    pub(crate) async fn restart(&mut self, version: u16) {
+        self.agent.shutdown().await;
+        self.agent = self.another_agent(version, "milk-testkit", Value::Null).await;
+    }
+
     /// A fresh session in the workspace, after everything that milk says about it unasked.
     pub(crate) async fn session(&self) -> String {
         self.session_in(self.home.workspace()).await
