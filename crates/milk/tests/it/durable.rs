@@ -29,7 +29,8 @@ fn log_of(rig: &Rig, session: &str) -> PathBuf {
             }
         }
     }
-    found.pop().expect("the session has a log")
+    assert_eq!(found.len(), 1, "the session has one log");
+    found.remove(0)
 }
 
 /// The user's messages of a session, as a replay shows them.

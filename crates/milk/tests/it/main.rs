@@ -40,6 +40,7 @@ mod profiles;
 mod rebinding;
 mod replay;
 mod sessions;
+mod sessions_command;
 mod stdout;
 mod turns;
 mod versions;

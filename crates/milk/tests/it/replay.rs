@@ -114,6 +114,7 @@ async fn a_replay_shows_messages_and_tool_rows_before_the_response() {
             Reply::tool("read_file", json!({"path": "a.txt"})),
             Reply::tool("read_file", json!({"path": "missing.txt"})),
             Reply::text("done"),
+            Reply::text("here"),
         ])
         .version(version)
         .start()
