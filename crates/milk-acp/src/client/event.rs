@@ -29,6 +29,11 @@ pub enum EventKind {
         /// The piece.
         text: String,
     },
+    /// A message of the user's: the echo of a prompt, or one of a history that is shown again.
+    User {
+        /// Its text.
+        text: String,
+    },
     /// A tool call appears or changes.
     Tool(ToolUpdate),
     /// The agent asks. A question that is dropped is dismissed.

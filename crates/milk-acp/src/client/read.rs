@@ -54,6 +54,11 @@ pub(super) fn update(update: &Value) -> Option<EventKind> {
     Some(match text(update, "sessionUpdate")? {
         "agent_message_chunk" => EventKind::Text { message: message(), text: said()? },
         "agent_thought_chunk" => EventKind::Thought { message: message(), text: said()? },
+        "user_message_chunk" => EventKind::User { text: said()? },
+        // Whole messages: v2 shows history in them.
+        "agent_message" => EventKind::Text { message: message(), text: whole(update)? },
+        "agent_thought" => EventKind::Thought { message: message(), text: whole(update)? },
+        "user_message" => EventKind::User { text: whole(update)? },
         "tool_call" | "tool_call_update" => EventKind::Tool(tool(update)?),
         "tool_call_content_chunk" => {
             let appended = update.get("content").and_then(block_text)?;
@@ -62,6 +67,13 @@ pub(super) fn update(update: &Value) -> Option<EventKind> {
         }
         _ => return None,
     })
+}
+
+/// The texts of a whole message.
+fn whole(update: &Value) -> Option<String> {
+    let blocks = update.get("content")?.as_array()?;
+    let texts: Vec<&str> = blocks.iter().filter_map(|block| text(block, "text")).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
 fn tool(update: &Value) -> Option<ToolUpdate> {
@@ -171,6 +183,18 @@ mod tests {
         let v2 = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": [{"type": "diff",
             "changes": [{"operation": "modify", "path": "/w/a"}], "patch": {"format": "git_patch", "text": patch}}]});
         assert_eq!(tool_of(&v2).patch, Some(patch));
+    }
+
+    #[test]
+    fn history_of_either_version_is_read() {
+        let user = json!({"sessionUpdate": "user_message", "messageId": "hist-u0",
+            "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]});
+        assert!(matches!(update(&user), Some(EventKind::User { text }) if text == "a\nb"));
+        let agent = json!({"sessionUpdate": "agent_message", "messageId": "hist-a1",
+            "content": [{"type": "text", "text": "c"}]});
+        assert!(matches!(update(&agent), Some(EventKind::Text { text, .. }) if text == "c"));
+        let chunk = json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "d"}});
+        assert!(matches!(update(&chunk), Some(EventKind::User { text }) if text == "d"));
     }
 
     #[test]

@@ -36,6 +36,7 @@ async fn told(events: &mut Events) -> Vec<String> {
         let (word, last) = match event.kind {
             EventKind::Text { text, .. } => (format!("text {text}"), false),
             EventKind::Thought { text, .. } => (format!("thought {text}"), false),
+            EventKind::User { .. } => continue, // what the test has just said
             EventKind::Tool(tool) => {
                 let status = tool.status.map(|status| format!("{status:?} "));
                 let output = tool.output.or(tool.appended).unwrap_or_default();

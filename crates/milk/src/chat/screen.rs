@@ -72,6 +72,16 @@ impl<W: Write> Screen<W> {
         self.painted("2;3", &visible(piece));
     }
 
+    /// A message of the user's that the terminal has not shown.
+    pub(super) fn user(&mut self, text: &str) {
+        self.open = Open::Nothing;
+        self.new_block();
+        for line in text.lines() {
+            self.painted("1", &format!("> {}", visible(line)));
+            self.end_line();
+        }
+    }
+
     /// A tool call appears.
     pub(super) fn tool(&mut self, title: &str) {
         if self.open == Open::Row {

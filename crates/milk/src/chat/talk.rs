@@ -71,6 +71,7 @@ impl Talk {
         self.client.prompt(&self.session, prompt);
         let mut rows = Rows::default();
         let mut cancelled = false;
+        let mut echo = Echo::Expected;
         let outcome = loop {
             let kind = tokio::select! {
                 kind = next(&mut self.ending, &mut self.events) => kind,
@@ -93,6 +94,13 @@ impl Talk {
                 }
                 EventKind::Thought { message, text } => {
                     self.screen.thought(message.as_deref().unwrap_or_default(), &text);
+                }
+                EventKind::User { text } => {
+                    // The first is what was just typed; more of them are a history that is shown.
+                    let is_echo = std::mem::replace(&mut echo, Echo::Seen) == Echo::Expected;
+                    if !(is_echo && text.trim() == prompt.trim()) {
+                        self.screen.user(&text);
+                    }
                 }
                 EventKind::Tool(update) => rows.show(&mut self.screen, update),
                 EventKind::Permission(question) => cancelled |= self.ask(question, &mut rows).await,
@@ -186,6 +194,13 @@ impl Talk {
             }
         }
     }
+}
+
+/// Whether the agent has repeated the prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    Expected,
+    Seen,
 }
 
 async fn next(ending: &mut Option<EventKind>, events: &mut Events) -> Option<EventKind> {
