@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use milk_core::BoxFuture;
 use milk_core::ports::{SessionLog, StoreError};
@@ -14,6 +15,9 @@ use super::index::{Hold, Use};
 use super::look::Row;
 use super::source::Source;
 use super::writer::Writer;
+
+/// How long after a write in the middle of a turn the log is made safe from a loss of power.
+const SYNC_DELAY: Duration = Duration::from_millis(20);
 
 /// What is written on the caller's thread, in bytes; more is written on a thread that may wait.
 const QUICK: usize = 256 * 1024;
@@ -104,6 +108,8 @@ impl DiskLog {
         let sync = !self.live.sync_queued.swap(true, Ordering::AcqRel);
         if sync || used {
             in_background(move || {
+                // The model's request goes first: a page that is on its way to the disk holds up the next write to it.
+                std::thread::sleep(SYNC_DELAY);
                 if sync {
                     live.sync_queued.store(false, Ordering::Release);
                     if let Err(error) = live.sync() {
