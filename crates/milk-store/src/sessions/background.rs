@@ -1,5 +1,7 @@
 //! Work that waits for the disk runs on threads that may wait. Without a runtime it runs where it is.
 
+use std::time::Duration;
+
 use tokio::runtime::Handle;
 
 /// Runs `work` where it may wait, and gives what it gives.
@@ -21,6 +23,17 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 pub(super) fn in_background(work: impl FnOnce() + Send + 'static) {
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => work(),
+    }
+}
+
+/// The same, a while later. No thread waits for it. The runtime must have timers.
+pub(super) fn in_background_after(delay: Duration, work: impl FnOnce() + Send + 'static) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(async move {
+            tokio::time::sleep(delay).await;
+            blocking(work).await;
+        })),
         Err(_) => work(),
     }
 }

@@ -9,7 +9,7 @@ use milk_core::ports::{SessionLog, StoreError};
 use milk_core::record::Record;
 
 use super::Shared;
-use super::background::{blocking, in_background};
+use super::background::{blocking, in_background, in_background_after};
 use super::history::ends_turn;
 use super::index::{Hold, Use};
 use super::look::Row;
@@ -26,7 +26,7 @@ const QUICK: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Live {
     writer: Mutex<Writer>,
-    /// Whether a sync is on its way that has not begun.
+    /// Whether a sync, of the log and of the index, is on its way that has not begun.
     sync_queued: AtomicBool,
 }
 
@@ -105,20 +105,14 @@ impl DiskLog {
             in_background(move || shared.index.flush());
             return written.and(blocking(move || live.sync()).await);
         }
-        let sync = !self.live.sync_queued.swap(true, Ordering::AcqRel);
-        if sync || used {
-            in_background(move || {
-                // The model's request goes first: a page that is on its way to the disk holds up the next write to it.
-                std::thread::sleep(SYNC_DELAY);
-                if sync {
-                    live.sync_queued.store(false, Ordering::Release);
-                    if let Err(error) = live.sync() {
-                        tracing::debug!(%error, "a session's log is not safe from a loss of power");
-                    }
+        if !self.live.sync_queued.swap(true, Ordering::AcqRel) {
+            // The model's request goes first: a page that is on its way to the disk holds up the next write to it.
+            in_background_after(SYNC_DELAY, move || {
+                live.sync_queued.store(false, Ordering::Release);
+                if let Err(error) = live.sync() {
+                    tracing::debug!(%error, "a session's log is not safe from a loss of power");
                 }
-                if used {
-                    shared.index.flush();
-                }
+                shared.index.flush();
             });
         }
         written
