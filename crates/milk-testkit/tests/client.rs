@@ -259,6 +259,13 @@ async fn dropping_it_ends_the_agent_and_its_group() {
 async fn the_environment_is_what_was_given() {
     let agent = AgentProcess::start(launch("env >&2").env("GIVEN", "1").env("GIVEN", "2"));
     agent.wait_exit(Duration::from_secs(20)).await;
+    // What a process has said may be read a moment after it has ended.
+    let told = async {
+        while !agent.stderr().contains("GIVEN=") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("the environment is told");
     let env = agent.stderr();
     let names: Vec<&str> = env.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     let own = ["PATH", "GIVEN", "PWD", "SHLVL", "_", "OLDPWD"];
